@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import CARTPOLE_QUICK, COSINE, refused, results, run, write_candidates
 
+from envcoder_bench import __main__ as verbs
 from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
@@ -32,6 +33,14 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
             "unrecognized arguments: --learning_iteration (did you mean --learning_iterations?)",
         ),
         ("... --candidates nowhere.py", "nowhere.py does not exist"),
+        ("... --candidates {folder}/a.py {folder}/a.py", "a.py is given twice"),
+        ("... --describe --check", "--check and --describe: give one of them"),
+        ("... --fitness_bounds 0,1", "--fitness_bounds (did you mean fitness_bounds=VALUE, without dashes?)"),
+        ("... describe", "'describe' is neither a flag nor key=value (did you mean --describe?)"),
+        ("... fitness_bounds=0,1", "give one value, a list as fitness_bounds=[a,b], or a text"),
+        ("... race.rungs=[5,3", "is a bracket or a quote missing?"),
+        ("... --terms --sweep_points 3", "--sweep_points 3 is for --sweep, which is not given"),
+        ("... --trainer my_trainer.py", "there are ppo, a2c_continuous, or module:Class"),
         ("... --candidates {empty}", "no candidates found in {empty}"),
         ("... --candidates {folder}/notes.txt", "notes.txt is not a candidate: a candidate is a .py file"),
         ("... --candidates {folder} --candidate_idx 0,7", "no candidate at position 7: there are 2 (0 a, 1 b)"),
@@ -65,7 +74,8 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... task.env.maxEffort=strong", "task.env.maxEffort must be a number, such as 400.0, got strong"),
         ("--task Anymal task.env.baseInitState.pos=[0,0]", "task.env.baseInitState.pos must be a list of 3 numbers"),
         ("... task.env=3", "task.env must hold the keys resetDist, maxEffort"),
-        ("... --shaper_types ,", "shaper_types is empty; there are compute_reward"),
+        ("... --shaper_types ,", "error: --shaper_types is empty; there are compute_reward"),
+        ("... shaper_types=[]", "error: shaper_types is empty; there are compute_reward"),
         ("... --shaper_types compute_reward,compute_gaol", "'compute_gaol' (did you mean compute_goal or"),
         (
             "... --candidates {folder} --shaper_types compute_goal",
@@ -85,10 +95,14 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... --fitness nowhere.py", "--fitness nowhere.py does not exist"),
         ("... --candidates nowhere.py --check", "nowhere.py does not exist"),
         ("--task no_such_module:Robot --candidates nowhere.py", "nowhere.py does not exist"),
+        ("--task no_such_module:Robot --candidates {broken}", "b.py:1: syntax error: '(' was never closed at"),
+        ("... --candidates {broken} --check", "; and 1 more candidate that cannot be parsed"),
         ("--task no_such_module:Robot --fitness nowhere.py", "--fitness nowhere.py does not exist"),
         ("... --num_envs -6", "--num_envs must be at least 1, got -6"),
         ("... --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
+        ("--resume {empty}/..", "(no config.yaml); give one of those in it, such as {empty}/../damaged"),
+        ("--resume {empty}/../damged", "there is no run here: no such folder (did you mean damaged?)"),
         ("--resume {empty}", "there is no run here (no config.yaml)"),
         ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices, --ray and --video"),
     ],
@@ -100,10 +114,11 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     """
     if not any(text in message for text in NEEDS_THE_TASK):
         monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
-    places = {name: tmp_path / name for name in ("folder", "empty", "damaged", "work")}
+    places = {name: tmp_path / name for name in ("folder", "empty", "broken", "damaged", "work")}
     for path in places.values():
         path.mkdir()
     write_candidates(places["folder"], {"a": COSINE, "b": COSINE})
+    write_candidates(places["broken"], {"b": "def f(x", "c": "x = = 1"})
     (places["folder"] / "notes.txt").touch()
     (places["damaged"] / "config.yaml").write_text("candidates: [{name: gone, file: gone.py}]")
     monkeypatch.chdir(places["work"])  # runs/ would come to be here
@@ -228,3 +243,9 @@ def test_help_examples_are_valid_commands(capsys, monkeypatch):
         args = build_parser().parse(shlex.split(example))
         for path in [*(args.candidates or []), *filter(None, [args.fitness])]:
             assert Path(path).exists(), path
+
+
+def test_empty_words_are_no_paths(capsys):
+    for words in (["--task", "Cartpole", "--candidates", ""], ["--resume", ""]):
+        assert f"an argument is empty, after {words[-2]}" in refused(main, words, capsys)
+    assert "an argument is empty" in refused(verbs.main, ["report", ""], capsys)

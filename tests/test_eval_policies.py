@@ -59,7 +59,7 @@ REFUSED = [  # words, and what the message has
     (f"{GRID} --terrains {{folder}}/torn.yaml", "torn.yaml: it is not YAML"),
     (f"{GRID} --terrains stairs stairs", "two terrains are named 'stairs'"),
     (f"{SPOT} a={{folder}}/text.pt --terrains stairs", "text.pt cannot be read: it must be TorchScript"),
-    (f"{SPOT} {{folder}}/a.pt --terrains stairs", "--policies takes NAME=FILE, got"),
+    (f"{SPOT} {{folder}}/a.pt --terrains stairs", "--policies takes NAME=FILE, or the folder of a run, got"),
     (f"{SPOT} a={{folder}}/a.pt a={{folder}}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
     (f"{GRID} --terrain stairs", "unrecognized arguments: --terrain"),
     (f"{GRID} --terrains friction arenas.friction.zones=[[0.9]]", "arenas.friction.zones must be a list of pairs"),

@@ -48,11 +48,25 @@ class PlainParser(argparse.ArgumentParser):
         )
         self.add_argument("--version", action="version", version=VERSION, help="show the version and exit")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse empty words: as a path, one would be the working folder."""
+        words = sys.argv[1:] if args is None else list(args)
+        if "" in words:
+            before = " ".join(words[: words.index("")][-1:])
+            raise UserError(f"an argument is empty{f', after {before}' if before else ''}: is a variable not set?")
+        return super().parse_known_args(words, namespace)
+
     def error(self, message: str):
         words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
-        flags = [flag for action in self._actions for flag in action.option_strings]
-        hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
+        hints = "".join(self._near(word) for word in words if word.startswith("-"))
         raise UserError(f"{message}{hints}; see --help")
+
+    def _near(self, word: str) -> str:
+        """Return a hint at the flag or the key that a word may have been meant to be."""
+        name = word.split("=")[0].lstrip("-")
+        if hasattr(self, "_keys") and name in RunConfig.model_fields:
+            return f" (did you mean {name}=VALUE, without dashes?)"
+        return near_matches(f"--{name}", [flag for action in self._actions for flag in action.option_strings])
 
 
 class Parser(PlainParser):
@@ -77,7 +91,7 @@ class Parser(PlainParser):
         rest, overrides = split_overrides(self, words, self._keys)
         args = self.parse_args(rest)
         for word in args.overrides:
-            hint = _flag_for(word) if hasattr(args, "task") else ""
+            hint = (_flag_for(word) if hasattr(args, "task") else "") or self._near(word)
             raise UserError(f"'{word}' is neither a flag nor key=value{hint}; see --help")
         args.overrides = overrides
         return args
@@ -211,7 +225,7 @@ def add_files(group: Any) -> None:
 
 
 def settle_task(args: argparse.Namespace) -> None:
-    """Check the task of a new run or search, before the imports, which take seconds.
+    """Check the task of a new run or search, and that a candidate file parses, before a task is built.
 
     Other flags are checked before a task of another package, which takes a while to import.
     """
@@ -220,16 +234,20 @@ def settle_task(args: argparse.Namespace) -> None:
     args.task, args.task_config = with_task_config(args.task, args.task_config)
     with user_input():
         if args.shaper_types is not None:
-            without_aliases(listed(args.shaper_types))
-        if ":" in args.task:
-            from envcoder_bench.run.fitness import read_file
-            from envcoder_bench.run.inputs import read_candidates
+            without_aliases(listed(args.shaper_types), "--shaper_types")
+        takes_a_while = ":" in args.task
+        if not takes_a_while:
+            check_task_name(args.task)
+        if args.candidates:
+            from envcoder_bench.run.inputs import read_candidates, refuse_unparsed
 
-            if args.candidates:
-                read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None))
+            refuse_unparsed(read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None)))
+        if takes_a_while:
             if args.fitness is not None:
+                from envcoder_bench.run.fitness import read_file
+
                 read_file(args.fitness)
-        check_task_name(args.task)
+            check_task_name(args.task)
 
 
 # flags that are keys of cfg/config.yaml, or stand for some

@@ -203,6 +203,8 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         if flag in flags and not args.terrains:
             raise UserError(f"{flag} is for --terrains, which is not given")
     trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in flags), "")
+    if args.check and args.describe:
+        raise UserError("--check and --describe: give one of them")
     if trains_variants and (args.check or args.describe):
         raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
     if args.candidate_idx is not None:

@@ -187,7 +187,7 @@ def _addmv(rec: Values, a: Arguments, result: Tensor) -> Result:
 def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: bool = False) -> Value:
     """Multiply (batches of) matrices, number by number."""
     kind, p = kind_of(result.dtype), rec.program
-    if rec.axis(left) == left.dim() - 1 or rec.axis(right) == max(right.dim() - 2, 0):
+    if rec.axis(left) == left.dim() - 1:  # then it is the axis of the right side's rows, too
         raise Untraceable(_JOINS)
     x, y = rec.nodes(left, kind), rec.nodes(right, kind)
     y = y[:, None] if vector else y
@@ -203,7 +203,7 @@ def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: b
 @rule("linalg_cross")
 def _cross(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
-    dim = rec.inner_axis(result, result.shape.index(3) if dim is None else dim, _JOINS)
+    dim = (result.shape.index(3) if dim is None else dim) % result.dim()  # of length 3, so not that of environments
     x, y = (np.moveaxis(np.broadcast_to(rec.nodes(a[n], kind), rec.shape(result)), dim, 0) for n in ("self", "other"))
     nodes = np.empty(x.shape, dtype=np.int64)
     for i in range(3):

@@ -48,12 +48,19 @@ class Stopped(OneLine, KeyboardInterrupt):
 
 
 @contextmanager
-def user_input() -> Iterator[None]:
-    """Convert a ValueError raised inside the block to UserError, for calls that validate user input."""
+def user_input(file: Path | None = None) -> Iterator[None]:
+    """Convert a ValueError raised inside the block to UserError, for calls that validate user input.
+
+    With the file that the input is from, messages begin with it, also those of a UserError.
+    """
     try:
         yield
     except ValueError as error:
-        raise UserError(str(error)) from None
+        raise UserError(f"{file}: {error}" if file else str(error)) from None
+    except UserError as error:
+        if file is None:
+            raise
+        raise UserError(f"{file}: {error}") from error
 
 
 @contextmanager

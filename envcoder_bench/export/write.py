@@ -92,7 +92,10 @@ def export_policy(
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
 
     target = run.folder.candidate(candidate) if output is None else Path(output)
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {target} cannot be written: {error.strerror}") from error
     stem = "policy" if seed is None else f"policy_seed_{seed}"
     file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
     model = target / "model.xml" if isinstance(env.task, SimTask) else None

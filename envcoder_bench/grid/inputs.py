@@ -171,7 +171,8 @@ def _centred(length: float, spacing: float) -> list[float]:
 def _pair(flag: str, word: str) -> tuple[str, str]:
     name, separator, value = word.partition("=")
     if not (separator and name and value):
-        raise UserError(f"{flag} takes NAME={'FILE' if flag == '--policies' else 'LAYOUT'}, got '{word}'")
+        takes = "NAME=FILE, or the folder of a run" if flag == "--policies" else "NAME=LAYOUT"
+        raise UserError(f"{flag} takes {takes}, got '{word}'")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UserError(f"{flag}: a name has letters, digits, '-', '_' and '.', got '{name}'")
     return name, value
@@ -222,7 +223,7 @@ def read_inputs(folder: Path) -> Inputs:
         robot = find_robot(data["robot"])
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error

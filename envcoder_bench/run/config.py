@@ -178,7 +178,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
             if override.package is not None:
                 raise ValueError(f"{override.input_line}: keys have no @package")
             if override.is_sweep_override():
-                raise ValueError(f"{override.input_line}: give one value, or quote it: {key}='\"a,b\"'")
+                raise ValueError(f"give one value, a list as {key}=[a,b], or a text with a comma as {key}='\"a,b\"'")
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
                 keys.update(dict.fromkeys(f"task.{name}" for name in used))
                 hint = near_matches(key, keys) or f" (keys are such as {_SUCH})"
@@ -188,7 +188,8 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
         word = " ".join(word for word in overrides if "${" in word) or word
         return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from None
+        hint = "; is a bracket or a quote missing?" if isinstance(error, HydraException) else ""
+        raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}{hint}") from None
 
 
 def _files(spec: TaskSpec) -> str:

@@ -134,19 +134,17 @@ def go_on(
         _say_notes(run)
         configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
-        try:  # keys that may be changed have new values
-            with user_input():
-                check_values(cfg)
-                check_chosen(cfg)
-                check_task(spec.task, cfg.task)
-                check_training(spec)
-                check_race(spec)
-                check_tracking(cfg)
-                spec = spec.built()
-                left = max(1, len(spec.sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
-                head = workers.enter_context(start.workers(spec, left))
-        except UserError as error:
-            raise UserError(f"{run.config}: {error}") from error
+        with user_input(run.config):  # keys that may be changed have new values
+            check_values(cfg)
+            check_chosen(cfg)
+            check_task(spec.task, cfg.task)
+            check_training(spec)
+            check_race(spec)
+            check_tracking(cfg)
+        spec = run.built(spec)
+        left = max(1, len(spec.sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
+        with user_input(run.config):
+            head = workers.enter_context(start.workers(spec, left))
         spec, plan = plan_remaining(spec, saved, head)
         if begin is not None:
             begin()

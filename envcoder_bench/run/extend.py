@@ -19,7 +19,7 @@ from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates
+from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates, refuse_unparsed
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig
@@ -125,6 +125,7 @@ def _new_sources(
         return []
     before = {source.name: source for source in sources}
     asked = read_candidates("", candidates, candidate_idx)
+    refuse_unparsed(asked)
     new = [source for source in asked if source.name not in before]
     for source in asked:
         if source.name in before and source.source != before[source.name].source:

@@ -14,6 +14,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import select as select_key
 from envcoder_bench.core.shell import quoted
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, compose_config, find_task
 from envcoder_bench.run.config_checks import (
     check_deterministic,
@@ -32,9 +33,10 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.functions import source_of
-from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.shaping.loading import load_source, parse
 from envcoder_bench.shaping.variants import TRAIN, setting_words, variant_of
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -206,6 +208,19 @@ def read_candidates(
         ]
     except OSError as error:
         raise UserError(f"a candidate cannot be read: {error}") from error
+
+
+def refuse_unparsed(candidates: Sequence[CandidateSource]) -> None:
+    """Raise UserError if none of the files parses; one among others is reported with the results."""
+    errors: list[CandidateError] = []
+    for source in candidates:
+        try:
+            parse(source.source, source.file)
+            return
+        except CandidateError as error:
+            errors.append(error)
+    others = f"; and {counted(len(errors) - 1, 'more candidate')} that cannot be parsed" if len(errors) > 1 else ""
+    raise UserError(f"{errors[0]}{others}")
 
 
 def _checked(sources: Mapping[str, Source]) -> dict[str, str]:

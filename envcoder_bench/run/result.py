@@ -222,8 +222,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
     # what fitness means, as the run recorded it: its task may no longer exist
-    fitness = folder.read_fitness(cfg)
-    meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
+    meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(folder.resolve(cfg, []))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

@@ -85,11 +85,14 @@ class Race(Keys):
     )
 
 
-def without_aliases(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the shaper types of these names. Raises ValueError with near matches if there is no such type."""
+def without_aliases(names: Sequence[str], key: str = "shaper_types") -> tuple[str, ...]:
+    """Return the shaper types of these names, the value of a key or flag.
+
+    Raises ValueError with near matches if there is no such type.
+    """
     there_are = f"there are {', '.join(SHAPER_TYPES)}"
     if not names:
-        raise ValueError(f"shaper_types is empty; {there_are}")
+        raise ValueError(f"{key} is empty; {there_are}")
     for name in names:
         if ALIASES.get(name, name) not in SHAPER_TYPES:
             hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])

@@ -18,7 +18,7 @@ from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.run_folder import RunFolder, remedy
+from envcoder_bench.run.folder.run_folder import RunFolder, missing_task
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
@@ -147,7 +147,7 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     try:
         task = find_task(config.task)
     except UserError as error:
-        raise UserError(f"{folder.config}: {error}{remedy(config.task, 'task')}") from error
+        raise missing_task(folder.config, "task", config.task, error) from error
     # a provider is only needed for rounds that are left
     left = _rounds_left(folder, config.search.num_iters)
     spec = SearchSpec(

@@ -96,6 +96,8 @@ def refuse_clashes(files: Sequence[Path]) -> None:
             raise ValueError(f"{path} has a baseline's name: rename it, {taken} are taken")
         if key in names:
             other = names[key]
+            if other == path:
+                raise ValueError(f"{path} is given twice")
             if other.stem == path.stem:
                 raise ValueError(f"two candidates are named {path.stem}: {other} and {path}; rename one")
             raise ValueError(f"{other} and {path} have the same name on some systems: rename one")

@@ -46,7 +46,7 @@ def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
     runs: dict[Path, ListedRun] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"{folder}: there is no folder of this name")
+            raise ValueError(f"{folder}: {'it is a file' if folder.exists() else 'there is no folder of this name'}")
         for path in _run_folders(folder, DEPTH):
             runs.setdefault(path.resolve(), read_run(path))
     return sorted(runs.values(), key=lambda run: (run.date, str(run.path)))

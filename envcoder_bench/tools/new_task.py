@@ -79,7 +79,9 @@ def new_task(
 
 def _check_names(model: Path, name: str, folder: Path) -> None:
     if not model.is_file():
-        raise UserError(f"{model}: there is no such file")
+        raise UserError(f"{model}: {'it is a folder' if model.is_dir() else 'there is no such file'}")
+    if model.suffix not in (".xml", ".urdf"):
+        raise UserError(f"{model}: give a robot's file that ends with .xml (MJCF) or .urdf")
     if not name.isidentifier() or keyword.iskeyword(name) or name in _TAKEN:
         raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum, and no word of Python")
     if name in task_names():

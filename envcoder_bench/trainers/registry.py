@@ -23,7 +23,9 @@ def full_name(trainer: str) -> str:
     name = SHORT.get(trainer, trainer)
     if name not in TRAINERS and ":" not in name:
         names = [*SHORT, *TRAINERS]
-        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, names)}; there are {', '.join(names)}")
+        raise ValueError(
+            f"unknown trainer '{trainer}'{near_matches(trainer, names)}; there are {', '.join(names)}, or module:Class"
+        )
     return name
 
 

@@ -150,6 +150,67 @@ def test_untraceable_operations_are_refused_with_line_and_reason(name):
     assert {"observation", "terminal", "command"} <= set(own.programs)  # the others are not concerned
 
 
+# along the axis of environments, or beside it: by part of the reason
+ALONG = {
+    "picks single environments": (
+        "i = torch.arange(len(dof_pos)) // 2\nreturn dof_pos[i, i * 0]",
+        "return (dof_pos - dof_pos[torch.zeros(1, dtype=torch.long)])[:, 0]",
+        "return dof_pos[torch.arange(len(dof_pos))[:, None], torch.tensor([True, False, True])].sum(1)",
+        "return dof_pos.gather(0, (dof_vel * 0).long())[:, 0]",
+        "return dof_pos.index_fill(0, torch.tensor([0]), 5.0)[:, 0]",
+        "return dof_pos.scatter(0, (dof_vel * 0).long(), dof_vel)[:, 0]",
+        "return dof_pos[:, 0] * dof_pos.reshape(-1)[:: len(dof_pos)].sum()",
+        "a, *_ = dof_pos.split(50)\nreturn dof_pos[:, 0] * a[0, 0]",
+        "return torch.nn.functional.pad(dof_pos, (-1, 0))[:, 0]",
+        "return torch.nn.functional.pad(dof_pos, (0, 0, 1, 0))[:-1, 0]",
+    ),
+    "reads where a mask": (
+        "c = state_dict['contact_forces']\nreturn c[:, torch.ones(c.shape[1], 3, dtype=torch.bool)].sum(1)",
+    ),
+    "writes several rows": (
+        "x = dof_pos[:, 0] * 1\nx[x > -9] = dof_vel[:, 0]\nreturn x",
+        "x = dof_pos * 1\nx[x[:, 0] > -9] = dof_vel\nreturn x[:, 0]",
+        "x = dof_pos * 1\nx[torch.arange(len(x)) < 2] = torch.arange(6.0).view(2, 3)\nreturn x[:, 0]",
+        "x = dof_pos * 1\nx.index_put_((x > 0,), torch.tensor(1.0), accumulate=True)\nreturn x[:, 0]",
+    ),
+    "adds to places": (
+        "i = torch.arange(len(dof_pos))\nreturn dof_pos.index_put((i, i * 0), dof_vel[:, 0], accumulate=True)[:, 0]",
+    ),
+    "gathers from a part": (
+        "f = state_dict['contact_forces']\nreturn f.gather(2, (f[:, :2, :1] * 0).long()).sum((1, 2))",
+    ),
+    "scatters to a part": (
+        "f = state_dict['contact_forces']\nreturn f.scatter(2, (f[:, :2, :1] * 0).long(), 7.0).sum((1, 2))",
+        "return dof_pos.scatter(1, (dof_pos[:, :1] * 0).long(), 7.0, reduce='add')[:, 0]",
+    ),
+    "mixes the axis of environments": (
+        "return dof_pos[:, 0] * torch.diagonal(dof_pos).sum()",
+        "return dof_pos[:, 0].unfold(0, 1, 1)[:, 0]",
+        "return dof_pos[:, 0] * dof_pos.reshape(3, -1).sum()",
+        "return torch.cat((dof_pos, dof_vel), 0)[: len(dof_pos), 0]",
+        "return torch.cat((dof_pos.T, torch.zeros(3, 1)), 1)[0, : len(dof_pos)]",
+        "return dof_pos.repeat(2, 1).view(2, -1, 3)[0, :, 0]",
+        "return dof_pos.tril()[:, 0]",
+        "return dof_pos.T.triu()[0]",
+    ),
+    "spreads numbers over": ("return torch.linspace(0, 1, 3 * len(dof_pos)).view(-1, 3)[:, 0]",),
+    "joins the environments": (
+        "return torch.ops.aten._cdist_forward(dof_pos, torch.zeros(2, 3), 2.0, None).amin(1)",
+        "return torch.nn.functional.layer_norm(dof_pos.T, (len(dof_pos),))[0]",
+    ),
+    "puts the environments": ("return dof_pos[:, 0] - dof_pos.median()",),
+    "give the loss reduction='none'": ("return dof_pos[:, 0] * torch.nn.functional.huber_loss(dof_pos, dof_vel)",),
+    "among those of all environments": ("return torch.isin(dof_pos[:, 0], dof_vel[:, 0]).float()",),
+}
+
+
+@pytest.mark.parametrize("reason", list(ALONG))
+def test_every_check_of_an_axis_refuses_with_its_reason(reason):
+    for body in ALONG[reason]:
+        own, refused = traced(reward(body))
+        assert len(refused) == 1 and reason in refused[0].reason and "reward" not in own.programs, (body, refused)
+
+
 # what is computed and not returned, or not needed for what is
 UNUSED = {
     "mean": "mean = dof_pos.mean()\nreturn dof_pos[:, 0]",
@@ -225,6 +286,16 @@ def test_try_block_does_not_hide_a_failing_rule(monkeypatch):
     assert refused[0].line == 12 and "IndexError: a fault of the rule's own" in refused[0].reason
 
 
+def test_rule_with_another_shape_than_torch_is_refused(monkeypatch):
+    from envcoder_bench.compile.values import RULES
+
+    monkeypatch.setitem(RULES, "tanh", lambda values, arguments, result: values.value(arguments["self"]))
+    monkeypatch.setitem(RULES, "sin", lambda values, arguments, result: values.numbers(torch.ones(2)))
+    assert not traced(reward("return torch.tanh(dof_pos[:, 0])"))[1]
+    _, refused = traced(reward("return torch.sin(dof_pos[:, 0])"))
+    assert "makes a tensor of shape" in refused[0].reason
+
+
 def test_programs_beyond_the_node_limit_are_refused(monkeypatch):
     monkeypatch.setattr(program, "MAX_NODES", 60)
     own, refused = traced(reward("x = dof_pos\nfor _ in range(40):\n    x = x.sin()\nreturn x[:, 0]"))
@@ -269,6 +340,7 @@ ACCEPTED = {
         "return near(dof_pos, 0.5)",
         "@torch.jit.script\ndef near(x: Tensor, w: float) -> Tensor:\n    return torch.exp(-x.square().sum(-1) / w)",
     ),
+    "repeated constants": ("return torch.ones(1).repeat(len(dof_pos)) * dof_pos[:, 0]", ""),
     "number of environments": ("z = torch.zeros(dof_pos.shape[0], 3)\nz[:, 1] = 1.0\nreturn (z * dof_pos).sum(-1)", ""),
     "in place": ("r = torch.zeros_like(dof_pos[:, 0])\nr += dof_pos[:, 0]\nr *= 2\nr[r > 0.5] = 0.5\nreturn r", ""),
     "default": ("x = state_dict.get('nothing', dof_vel)\nreturn x[:, 0]", ""),

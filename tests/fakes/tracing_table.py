@@ -142,6 +142,9 @@ return g(x), g(x), g(x)
     "o = x[:, :3].clone(); o.t_(); o[0] = s; return o.T",
     "o = b.clone(); o[:, :2][c] = True; return o",
     "return b | (x > 0), k | 4, j.__or__(k)",
+    # two numbers of an index for each environment, with its axes first, or in their place
+    "return f[torch.arange(x.shape[0])[:, None], :, k[:, :2] % 3], x.T[torch.tensor([2])].T",
+    "return f.transpose(0, 1)[:, torch.arange(x.shape[0])[:, None], k[:, :2] % 3].transpose(0, 1)",
 ]
 
 

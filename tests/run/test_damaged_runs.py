@@ -289,6 +289,41 @@ def test_complete_run_without_summary_and_results_is_refused(tmp_path, finished,
     assert "results.csv is damaged" in told and "summary.json is damaged" in told and "restore a copy" in told
 
 
+GONE = {  # a value of task_source: what is said
+    "isaacgymenvs:Ant": r"task_source isaacgymenvs:Ant: .* neither importable .*get it with: git clone .*; make it imp",
+    "no_such_module:Pole": r"No module named 'no_such_module'; make it importable again, or set task_source in this",
+    "/none/poles.py:Pole@/a.yaml": r"no such file; move the task back to /none/poles\.py, or set task_source in this",
+    "null": r"Cartpole cannot be built: no asset; restore the task's files, or begin a new run",
+}
+
+
+@pytest.mark.parametrize("address", GONE)
+def test_all_that_open_a_run_whose_task_is_gone_name_config_and_remedy(
+    tmp_path, finished, killed, monkeypatch, capsys, address
+):
+    monkeypatch.delenv("ISAACGYMENVS_PATH", raising=False)
+
+    def fails(spec, config):
+        raise ValueError(f"{spec.name} cannot be built: no asset")
+
+    monkeypatch.setattr("envcoder_bench.run.spec.built_spec", fails)
+    for run_folder, more in ((finished, ["--seeds", "2"]), (killed, [])):
+        folder = tmp_path / f"run{len(more)}"
+        shutil.copytree(run_folder, folder)
+        replace(folder / "config.yaml", "task_source: null", f"task_source: {address}")
+        before = contents(folder)
+        for command, *words in (
+            (main, "--extend" if more else "--resume", folder, *more),
+            (verbs.main, "report", folder),
+            (verbs.main, "compare", folder, finished),
+        ):
+            assert command([*map(str, words)]) == 2
+            told = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+            assert len(told) == 1 and re.search(rf"error: {folder}/config\.yaml: .*{GONE[address]}", told[0]), told
+        changed = {name for name, content in contents(folder).items() if before.get(name) != content}
+        assert all(name.suffix in (".csv", ".log", ".html") for name in changed)
+
+
 ODD = [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b"[1]", b"[" * 100_000]
 COMMANDS = {
     "resume": lambda folder, good: main(["--resume", str(folder)]),

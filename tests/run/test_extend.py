@@ -176,12 +176,14 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
         (["--candidates", "FILES/cosine.py"], "the run has another candidate named cosine"),
         (["--candidates", "FILES/COSINE.py"], "the same name on some systems"),
         (["--candidates", "FILES/missing.py"], "does not exist"),
+        (["--candidates", "FILES/broken.py"], "broken.py:1: syntax error"),
         (["--seeds", "2", "--devices", "7:x"], "devices"),
     ],
 )
 def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys, monkeypatch):
     monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
+    write_candidates(tmp_path / "FILES", {"broken": "def f("})
     before = contents(copy)
     words = [word.replace("FILES", str(tmp_path / "FILES")) for word in words]
     assert message in refused(main, ["--extend", copy, *words], capsys)

@@ -349,7 +349,7 @@ def test_missing_or_invalid_asset_is_reported_by_name(tmp_path):
 )
 def test_missing_checkout_is_reported_with_install_instructions(task, variable, monkeypatch, tmp_path):
     monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(ValueError, match=f"git clone.*\n.*export {variable}"):
+    with pytest.raises(ValueError, match=f"git clone.* && export {variable}"):
         get_spec(task)
     monkeypatch.setenv(variable, str(tmp_path))
     with pytest.raises(ValueError, match="name the checkout's folder"):

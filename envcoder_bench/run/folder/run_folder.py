@@ -41,7 +41,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, near_matches, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
@@ -52,6 +52,7 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
+from envcoder_bench.tasks.isaacgym_tasks import FILE
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
@@ -138,9 +139,13 @@ class RunFolder:
             names = set(os.listdir(folder.path))
         except OSError as error:
             reasons = {FileNotFoundError: "no such folder", NotADirectoryError: "it is a file"}
-            raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}") from error
+            beside = [one.name for one in folder.path.parent.iterdir()] if folder.path.parent.is_dir() else []
+            near = near_matches(folder.path.name, beside) if isinstance(error, FileNotFoundError) else ""
+            raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}{near}") from error
         if not names & {folder.config.name, folder.run.name}:
-            raise UserError(f"{missing} (no config.yaml)")
+            runs = [Path(path, name) for name in sorted(names) if (folder.path / name / folder.config.name).is_file()]
+            more = f"; give one of those in it, such as {runs[-1]}" if runs else ""
+            raise UserError(f"{missing} (no config.yaml){more}")
         other = other_kind(folder.path, RUN)
         if other is not None:
             raise UserError(other)
@@ -216,10 +221,8 @@ class RunFolder:
         except ValueError as error:
             other = other_kind(self.path, RUN)
             raise self._damaged(str(error)) if other is None else UserError(other) from error
-        try:
+        with user_input(self.config):  # a key that may be changed has an invalid value
             cfg = RunConfig.checked({key: value for key, value in content.items() if key != "candidates"})
-        except UserError as error:  # a key that may be changed has an invalid value
-            raise UserError(f"{self.config}: {error}") from error
         if self.complete:
             for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)
@@ -237,12 +240,19 @@ class RunFolder:
         try:
             spec = RunSpec.found(cfg, sources, self.read_fitness(cfg))
         except ValueError as error:
-            raise UserError(f"{self.config}: {error}{remedy(cfg.task_source)}") from error
+            raise missing_task(self.config, "task_source", cfg.task_source, error) from error
         if spec.task.name != cfg.task.name:
             raise UserError(
                 f"{self.config}: the task in {cfg.task_source} is {spec.task.name}, and the run's is {cfg.task.name}"
             )
         return spec
+
+    def built(self, spec: RunSpec) -> RunSpec:
+        """Return the run with its task built. Raises UserError if the task's code or files fail."""
+        try:
+            return spec.built()
+        except ValueError as error:
+            raise UserError(f"{self.config}: {error}; {_RESTORE}") from error
 
     def _text(self, file: Path) -> str:
         """The text of a file of user code, which must be as it was when the run began."""
@@ -373,16 +383,25 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remedy(address: str | None, key: str = "task_source") -> str:
-    """Say what to do about a task that is not found at ``address``, the value of ``key``; empty if a folder is there.
+_RESTORE = "restore the task's files, or begin a new run"
 
-    Its files are then at fault, not the address. None is a task of an installed package.
+
+def missing_task(config: Path, key: str, address: str | None, error: Exception) -> UserError:
+    """Return the error of a task that is not found at ``address``, the value of ``key`` in ``config``, with a remedy.
+
+    The address None is a task of an installed package.
     """
-    if address is None or not (os.sep in address or ":" in address):
-        return f": install its package again, or set {key} in this file to the task's folder"
-    if os.path.isdir(address):
-        return ""
-    return f": move the task back to {address}, or set {key} in this file to its new place"
+    file = FILE.fullmatch(address or "")
+    path = file["file"] if file else address or ""
+    if os.sep in path and os.path.exists(path):
+        remedy = _RESTORE
+    elif os.sep in path:
+        remedy = f"move the task back to {path}, or set {key} in this file to its new place"
+    elif ":" in path:
+        remedy = f"make it importable again, or set {key} in this file to its new address"
+    else:
+        remedy = f"install its package again, or set {key} in this file to the task's folder"
+    return UserError(f"{config}: {str(error).replace('--task ', f'{key} ')}; {remedy}")
 
 
 @contextlib.contextmanager

@@ -79,14 +79,14 @@ class Asked:
         if len({name for name, _ in named}) < len(named):
             raise UserError(f"{SWEEP}: {named[-1][0]} is given twice: write all of its values behind one =")
         # which flags go together
+        if points is not None and not named:
+            raise UserError(f"--sweep_points {points} is for {SWEEP}, which is not given")
         if not terms and not named:
-            if points is not None:
-                raise UserError(f"--sweep_points {points} is for {SWEEP}, which is not given")
             return None
         if terms and named:
             raise UserError(f"{TERMS} and {SWEEP} make different variants: give one of them")
-        if points is not None and (type(points) is not int or points < 2 or not named):
-            raise UserError(f"--sweep_points {points}: it must be at least 2, with {SWEEP}")
+        if points is not None and (type(points) is not int or points < 2):
+            raise UserError(f"--sweep_points {points}: it must be at least 2")
         return cls(terms, {name: texts.parse_values(name, values) for name, values in named}, points)
 
 

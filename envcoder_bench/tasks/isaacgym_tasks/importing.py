@@ -142,9 +142,8 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
             sys.modules.update(outside)
     if spec is None or spec.origin is None:
         raise ValueError(
-            f"--task {address}: {package} is neither importable nor named by {variable}. Get it with\n"
-            f"    git clone {_REPOSITORIES[package]}\n"
-            f"    export {variable}=$PWD/{_REPOSITORIES[package].rpartition('/')[2]}"
+            f"--task {address}: {package} is neither importable nor named by {variable}; get it with:"
+            f" git clone {_REPOSITORIES[package]} && export {variable}=$PWD/{_REPOSITORIES[package].rpartition('/')[2]}"
         )
     return None
 
