@@ -1,8 +1,9 @@
 """Support for task code of 2021 to 2023: ``gym``, names removed from numpy, TorchScript, placeholders for modules."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -165,6 +166,8 @@ def old_code() -> Iterator[None]:
 
     Use it around the import and the construction of a task.
     """
+    with suppress(ImportError), warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        import_module("distutils.util")  # code used it after ``import distutils``, because old packages imported it
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
     finders: list[MetaPathFinder] = [_OldRlGames(), Placeholders(stubs)]
     gone = set(stubs)  # packages that are not importable after the block

@@ -80,10 +80,11 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
 
 
 def _add_quantity(name: str, quantity: str) -> None:
-    """Add the methods that acquire and refresh a tensor."""
+    """Add the methods that acquire and refresh a tensor; without DOFs there is none of them, as in Isaac Gym."""
 
-    def acquire(self: TensorMethods, sim: Simulation) -> Tensor:
-        return sim.tensor(quantity)
+    def acquire(self: TensorMethods, sim: Simulation) -> Tensor | None:
+        tensor = sim.tensor(quantity)
+        return None if quantity.startswith("dof") and not len(tensor) else tensor
 
     def refresh(self: TensorMethods, sim: Simulation) -> bool:
         sim.engine.read(quantity, sim.tensor(quantity))
