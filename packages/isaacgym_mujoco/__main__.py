@@ -1,6 +1,5 @@
 """Run a script that imports ``isaacgym``: ``python -m isaacgym_mujoco train.py task=Ant``."""
 
-import contextlib
 import logging
 import os
 import runpy
@@ -11,13 +10,11 @@ from pathlib import Path
 from isaacgym_mujoco.assets.asset import AssetError
 from isaacgym_mujoco.import_hook import install
 from isaacgym_mujoco.old_code import old_code
-from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, OnCpu
+from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, remedy
 
 USAGE = "usage: python -m isaacgym_mujoco [--device cpu] SCRIPT [ARGUMENT ...]"
 REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"
-NOT_MAPPED = "--device cpu maps the devices of torch's functions, but not this call"
 ONLY_CPU = "--device takes cpu; a CUDA device is chosen by the script's flags, such as sim_device=cuda:0"
-NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 
 
 def main() -> int:
@@ -44,11 +41,9 @@ def main() -> int:
     sys.path[0] = str(script.resolve().parent)  # as for any script
     sys.path += _folders_of_packages(script.resolve())
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
-    mapping = contextlib.nullcontext()
     if os.environ.get(VARIABLE) == "cpu":
-        mapping = OnCpu()
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # torch.compile, as of rl_games, cannot trace the mapping
-    with old_code(), mapping:
+    with old_code():
         try:
             runpy.run_path(str(script), run_name="__main__")
         except Exception as error:
@@ -86,12 +81,12 @@ def _refusal(error: BaseException | None) -> str | None:
 
 def _without_cuda(error: Exception) -> str | None:
     """Describe an error of torch for want of CUDA with the script's line; None if it is another one."""
-    if not str(error).startswith(NO_CUDA):
+    end = remedy(error, REMEDY)
+    if not end:
         return None
     frames = traceback.extract_tb(error.__traceback__)
     last = next(f for f in reversed(frames) if "site-packages" not in f.filename)
-    remedy = NOT_MAPPED if os.environ.get(VARIABLE) == "cpu" else REMEDY
-    return f"{last.filename}:{last.lineno}: {error}; {remedy}"
+    return f"{last.filename}:{last.lineno}: {error}{end}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from isaacgym_mujoco.compat import replaced
 
 VARIABLE = "ISAACGYM_DEVICE"
+NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 _log = logging.getLogger("isaacgym_mujoco")
 _logged: list[bool] = []
 
@@ -40,6 +41,13 @@ class _Generator(torch.Generator):
 
     def __new__(cls, device: Any = "cpu") -> Any:
         return _generator(_mapped(device))
+
+
+def remedy(error: BaseException, how: str = f"set {VARIABLE}=cpu, which maps CUDA devices to the CPU") -> str:
+    """Return an end of a message that says ``how`` to run without CUDA, if it is missing; else nothing."""
+    if not str(error).startswith(NO_CUDA):
+        return ""
+    return f"; {VARIABLE}=cpu maps torch's functions, but not this call" if on_cpu() else f"; {how}"
 
 
 class OnCpu(TorchFunctionMode):

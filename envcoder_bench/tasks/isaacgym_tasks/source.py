@@ -25,6 +25,7 @@ from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
 from envcoder_bench.tasks.isaacgym_tasks.random_params import METHOD, PARAMS, randomizes
+from isaacgym_mujoco.old_code import old_calls
 
 Config = dict[str, Any]
 
@@ -67,10 +68,11 @@ class Source:
                 raise ValueError(f"{self.address} cannot be built: its code called exit({error.code})") from error
 
     @contextlib.contextmanager
-    def errors_of_code(self) -> Iterator[None]:
-        """Convert any exception of the task's code inside the block to a UserError of one line."""
+    def running_code(self) -> Iterator[None]:
+        """Provide what old code needs; convert any exception of the task's code to a UserError of one line."""
         try:
-            yield
+            with old_calls():
+                yield
         except Exception as error:
             raise UserError(f"{self.address}: {one_line(error, self.file.parent)}") from error
 
