@@ -1,9 +1,8 @@
 """Support for task code of 2021 to 2023: ``gym``, names removed from numpy, TorchScript, placeholders for modules."""
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -98,18 +97,16 @@ class Placeholders(MetaPathFinder, Loader):
         pass
 
 
-class _OldRlGames(MetaPathFinder):
-    """An import hook that gives agents of rl_games the attribute ``seq_len``, which is now called ``seq_length``.
+class _Amended(MetaPathFinder):
+    """An import hook that calls a function with a module after its execution, by the module's name."""
 
-    IsaacGymEnvs' learner of HumanoidAMP reads it.
-    """
-
-    _MODULE = "rl_games.common.a2c_common"
+    def __init__(self, functions: dict[str, Callable[[ModuleType], None]]) -> None:
+        self.functions = functions
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == self._MODULE else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in self.functions else None
         loader = None if spec is None else spec.loader
         if loader is None:
             return None
@@ -117,13 +114,23 @@ class _OldRlGames(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            base = module.A2CBase
-            if not hasattr(base, "seq_len"):
-                base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
-                base.seq_len.__set_name__(base, "seq_len")
+            self.functions[fullname](module)
 
         loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
         return spec
+
+
+def _add_seq_len(module: ModuleType) -> None:
+    """Give agents of rl_games the old name of ``seq_length``, which IsaacGymEnvs' learner of HumanoidAMP reads."""
+    base = module.A2CBase
+    if not hasattr(base, "seq_len"):
+        base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
+        base.seq_len.__set_name__(base, "seq_len")
+
+
+def _add_util(module: ModuleType) -> None:
+    """Import ``distutils.util``, which code used without an import, because other packages had imported it."""
+    import_module("distutils.util")
 
 
 def _wrapping(new_init: Callable[..., None], any_env: type) -> Callable[..., None]:
@@ -174,10 +181,9 @@ def old_code() -> Iterator[None]:
 
     Use it around the import and the construction of a task, and ``old_calls`` around its later calls.
     """
-    with suppress(ImportError), warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        import_module("distutils.util")  # code used it after ``import distutils``, because old packages imported it
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
-    finders: list[MetaPathFinder] = [_OldRlGames(), Placeholders(stubs)]
+    amended = _Amended({"rl_games.common.a2c_common": _add_seq_len, "distutils": _add_util})
+    finders: list[MetaPathFinder] = [amended, Placeholders(stubs)]
     gone = set(stubs)  # packages that are not importable after the block
     with ExitStack() as stack:
         stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))

@@ -54,7 +54,7 @@ def _transform(kind: str, numbers: np.ndarray) -> np.ndarray:
         out[:3, :3] = np.diag(numbers)
     else:  # an axis and an angle in degrees
         axis, angle = numbers[:3] / np.linalg.norm(numbers[:3]), np.deg2rad(numbers[3])
-        cross = np.cross(np.eye(3), -axis)
+        cross = np.cross(np.eye(3), axis)
         out[:3, :3] += np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
     return out
 
