@@ -134,8 +134,11 @@ def _dof_rows(env: Env, actor: int) -> slice:
     return slice(first, first + len(env.actors[actor].asset.dof_names))
 
 
-def _add_commands(name: str, commands: str) -> None:
-    """Add a method that sets the commands ``Engine.<commands>`` of an actor, also before the scene is compiled."""
+def _add_commands(setter: str, commands: str, getter: str = "") -> None:
+    """Add methods for the commands ``Engine.<commands>`` of an actor, which can be set before the scene is compiled."""
+
+    def get_commands(self: StateMethods, env: Env, actor: int) -> np.ndarray:
+        return getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)].cpu().numpy()
 
     def set_commands(self: StateMethods, env: Env, actor: int, values: np.ndarray) -> bool:
         numbers = torch.tensor(np.asarray(values, dtype=np.float32))
@@ -146,9 +149,12 @@ def _add_commands(name: str, commands: str) -> None:
         env.sim.when_compiled(change)
         return True
 
-    setattr(StateMethods, name, set_commands)
+    setattr(StateMethods, setter, set_commands)
+    if getter:
+        setattr(StateMethods, getter, get_commands)
 
 
-_add_commands("set_actor_dof_position_targets", "position_targets")
-_add_commands("set_actor_dof_velocity_targets", "velocity_targets")
+for _kind in ("position", "velocity"):
+    _name = f"actor_dof_{_kind}_targets"
+    _add_commands(f"set_{_name}", f"{_kind}_targets", f"get_{_name}")
 _add_commands("apply_actor_dof_efforts", "efforts")

@@ -76,6 +76,7 @@ def test_states_and_commands_that_are_set_while_environments_are_created_are_tho
     assert scene.dof.cpu().numpy() == pytest.approx(np.array([[0, 0], [0, 0], [0.3, 0], [-0.2, 1]]))
     scene.step(300)
     assert scene.dof[:, 0].cpu().numpy() == pytest.approx([0, 0, 0.3, 0.5], abs=1e-3)
+    assert gym.get_actor_dof_position_targets(scene.envs[1], 1) == pytest.approx([0.3, 0.5])
     rows = gym.get_actor_dof_properties(scene.envs[0], 1)
     rows["driveMode"] = gymapi.DOF_MODE_EFFORT
     gym.set_actor_dof_properties(scene.envs[0], 1, rows)
