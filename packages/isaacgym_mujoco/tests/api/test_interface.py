@@ -144,9 +144,10 @@ def test_dof_properties_accept_scalars_arrays_and_tensors(tmp_path):
 
 
 def test_scene_without_dofs_has_no_tensors_of_them():
-    """As in Isaac Gym: aerial_gym_simulator asks whether the tensor is None."""
+    """As in Isaac Gym: IsaacGymMultiAgent asks what was acquired, aerial_gym_simulator what is wrapped."""
     scene = Scene((gym.create_sphere(None, 0.1, options()), pose(0, 0, 5)))
-    assert scene.dof is None and gymtorch.wrap_tensor(gym.acquire_dof_force_tensor(scene.sim)) is None
+    for acquired in (scene.dof, gym.acquire_dof_force_tensor(scene.sim)):
+        assert acquired.ndim == 0 and gymtorch.wrap_tensor(acquired) is None
     scene.step()
     assert len(scene.root) == 2
 
