@@ -97,16 +97,18 @@ class Placeholders(MetaPathFinder, Loader):
         pass
 
 
-class _Amended(MetaPathFinder):
-    """An import hook that calls a function with a module after its execution, by the module's name."""
+class _OldRlGames(MetaPathFinder):
+    """An import hook that gives agents of rl_games the attribute ``seq_len``, which is now called ``seq_length``.
 
-    def __init__(self, functions: dict[str, Callable[[ModuleType], None]]) -> None:
-        self.functions = functions
+    IsaacGymEnvs' learner of HumanoidAMP reads it.
+    """
+
+    _MODULE = "rl_games.common.a2c_common"
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in self.functions else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == self._MODULE else None
         loader = None if spec is None else spec.loader
         if loader is None:
             return None
@@ -114,23 +116,13 @@ class _Amended(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            self.functions[fullname](module)
+            base = module.A2CBase
+            if not hasattr(base, "seq_len"):
+                base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
+                base.seq_len.__set_name__(base, "seq_len")
 
         loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
         return spec
-
-
-def _add_seq_len(module: ModuleType) -> None:
-    """Give agents of rl_games the old name of ``seq_length``, which IsaacGymEnvs' learner of HumanoidAMP reads."""
-    base = module.A2CBase
-    if not hasattr(base, "seq_len"):
-        base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
-        base.seq_len.__set_name__(base, "seq_len")
-
-
-def _add_util(module: ModuleType) -> None:
-    """Import ``distutils.util``, which code used without an import, because other packages had imported it."""
-    import_module("distutils.util")
 
 
 def _wrapping(new_init: Callable[..., None], any_env: type) -> Callable[..., None]:
@@ -182,8 +174,7 @@ def old_code() -> Iterator[None]:
     Use it around the import and the construction of a task, and ``old_calls`` around its later calls.
     """
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
-    amended = _Amended({"rl_games.common.a2c_common": _add_seq_len, "distutils": _add_util})
-    finders: list[MetaPathFinder] = [amended, Placeholders(stubs)]
+    finders: list[MetaPathFinder] = [_OldRlGames(), Placeholders(stubs)]
     gone = set(stubs)  # packages that are not importable after the block
     with ExitStack() as stack:
         stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))

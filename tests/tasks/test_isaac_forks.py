@@ -112,6 +112,7 @@ def test_steps_have_old_names_of_numpy_and_the_cpu_for_a_cuda_device(tmp_path, m
     monkeypatch.setenv("ISAACGYM_DEVICE", "cpu")
     source = find_source(WALKER)
     assert probe(source, source.config).default_action_dim == 1
+    stepped(begun(WALKER), steps=1)
     assert not hasattr(np, "int")
 
 

@@ -122,8 +122,9 @@ def test_indices_match_their_domain(tmp_path):
     assert gym.find_actor_dof_handle(env, 1, "j2") == 1
     assert gym.find_actor_dof_index(env, 1, "j2", gymapi.DOMAIN_SIM) == 5
     assert gym.find_actor_dof_index(env, 1, name="j2", domain=gymapi.DOMAIN_ACTOR) == 1
-    with pytest.raises(TypeError, match="domain"):  # which the handle's method has not
-        gym.get_actor_rigid_body_index(env, 1, 2)
+    for method, body in ((gym.get_actor_rigid_body_index, 2), (gym.find_actor_rigid_body_index, "lower")):
+        with pytest.raises(TypeError, match="domain"):
+            method(env, 1, body)
     assert gym.find_actor_joint_handle(env, 1, "j2") == 1
     assert {e: e.index for e in scene.envs}[env] == 2
     assert gym.get_actor_joint_dict(env, 1) == {"j1": 0, "j2": 1}
