@@ -1,6 +1,5 @@
 """Run a script that imports ``isaacgym``: ``python -m isaacgym_mujoco train.py task=Ant``."""
 
-import contextlib
 import logging
 import os
 import runpy
@@ -11,12 +10,11 @@ from pathlib import Path
 from isaacgym_mujoco.assets.asset import AssetError
 from isaacgym_mujoco.import_hook import install
 from isaacgym_mujoco.old_code import old_code
-from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, OnCpu
+from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, remedy
 
 USAGE = "usage: python -m isaacgym_mujoco [--device cpu] SCRIPT [ARGUMENT ...]"
 REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"
 ONLY_CPU = "--device takes cpu; a CUDA device is chosen by the script's flags, such as sim_device=cuda:0"
-NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 
 
 def main() -> int:
@@ -43,25 +41,16 @@ def main() -> int:
     sys.path[0] = str(script.resolve().parent)  # as for any script
     sys.path += _folders_of_packages(script.resolve())
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
-    mapping = contextlib.nullcontext()
     if os.environ.get(VARIABLE) == "cpu":
-        mapping = OnCpu()
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # torch.compile, as of rl_games, cannot trace the mapping
-    with old_code(), mapping:
+    with old_code():
         try:
             runpy.run_path(str(script), run_name="__main__")
-        except (AssetError, NotImplementedError, NoCudaDevice) as error:
-            line = _caller(error)
+        except Exception as error:
+            line = _refusal(error) or _without_cuda(error)
             if line is None:  # the script's own error
                 raise
-            print(f"{line}: {error}", file=sys.stderr)
-            return 2
-        except (RuntimeError, AssertionError) as error:
-            if not str(error).startswith(NO_CUDA):
-                raise
-            frames = traceback.extract_tb(error.__traceback__)
-            last = next(f for f in reversed(frames) if "site-packages" not in f.filename)
-            print(f"{last.filename}:{last.lineno}: {error}; {REMEDY}", file=sys.stderr)
+            print(line, file=sys.stderr)
             return 2
     return 0
 
@@ -77,14 +66,27 @@ def _folders_of_packages(script: Path) -> list[str]:
     return [str(folder)]
 
 
-def _caller(error: Exception) -> str | None:
-    """Return the line that called this package; None if the error was raised elsewhere."""
-    frames = traceback.extract_tb(error.__traceback__)
+def _refusal(error: BaseException | None) -> str | None:
+    """Describe an error that this package raised, or its cause, with the line that called it; None if there is none."""
     package = str(Path(__file__).resolve().parent)
-    if not frames or not str(Path(frames[-1].filename).resolve()).startswith(package):
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [str(Path(frame.filename).resolve()).startswith(package) for frame in frames]
+        if isinstance(error, (AssetError, NotImplementedError, NoCudaDevice)) and any(inside[-1:]):
+            callers = [frame for frame, in_package in zip(frames, inside) if not in_package]
+            return f"{callers[-1].filename}:{callers[-1].lineno}: {error}"
+        error = error.__cause__  # Hydra wraps the errors of objects that it makes
+    return None
+
+
+def _without_cuda(error: Exception) -> str | None:
+    """Describe an error of torch for want of CUDA with the script's line; None if it is another one."""
+    end = remedy(error, REMEDY)
+    if not end:
         return None
-    callers = [f for f in frames if not str(Path(f.filename).resolve()).startswith(package)]
-    return f"{callers[-1].filename}:{callers[-1].lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next(f for f in reversed(frames) if "site-packages" not in f.filename)
+    return f"{last.filename}:{last.lineno}: {error}{end}"
 
 
 if __name__ == "__main__":

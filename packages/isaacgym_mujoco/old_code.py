@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -17,7 +17,7 @@ import torch
 from isaacgym_mujoco.compat import replaced
 from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
-from isaacgym_mujoco.on_cpu import on_cpu
+from isaacgym_mujoco.on_cpu import OnCpu, on_cpu
 
 NUMPY_NAMES = {
     "Inf": np.inf,
@@ -160,19 +160,26 @@ def _step_observation(wrapper: Any, action: Any) -> Any:
 
 
 @contextmanager
+def old_calls() -> Iterator[None]:
+    """Provide, inside the block, what calls of old code need: NumPy 1, and the CPU for CUDA devices on request."""
+    names = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
+    with replaced(np, {**names, "array": _array}), OnCpu() if on_cpu() else nullcontext():
+        yield
+
+
+@contextmanager
 def old_code() -> Iterator[None]:
     """Provide, inside the block, what old task code needs and is not installed.
 
-    Use it around the import and the construction of a task.
+    Use it around the import and the construction of a task, and ``old_calls`` around its later calls.
     """
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
     finders: list[MetaPathFinder] = [_OldRlGames(), Placeholders(stubs)]
     gone = set(stubs)  # packages that are not importable after the block
     with ExitStack() as stack:
-        names = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
-        stack.enter_context(replaced(np, {**names, "array": _array}))
         stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))
         stack.enter_context(integer_conditions())
+        stack.enter_context(old_calls())
         if find_spec("gym") is None and find_spec("gymnasium") is not None:
             finders.append(Redirect("gym", "gymnasium"))
             gone.add("gym")

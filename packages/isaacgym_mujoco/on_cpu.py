@@ -5,12 +5,16 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from isaacgym_mujoco.compat import replaced
+
 VARIABLE = "ISAACGYM_DEVICE"
+NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 _log = logging.getLogger("isaacgym_mujoco")
 _logged: list[bool] = []
 
@@ -29,19 +33,40 @@ def on_cpu() -> bool:
     return True
 
 
+_generator = torch.Generator
+
+
+class _Generator(torch.Generator):
+    """``torch.Generator``, on the CPU where a CUDA device is named."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return _generator(_mapped(device))
+
+
+def remedy(error: BaseException, how: str = f"set {VARIABLE}=cpu, which maps CUDA devices to the CPU") -> str:
+    """Return an end of a message that says ``how`` to run without CUDA, if it is missing; else nothing."""
+    if not str(error).startswith(NO_CUDA):
+        return ""
+    return f"; {VARIABLE}=cpu maps torch's functions, but not this call" if on_cpu() else f"; {how}"
+
+
 class OnCpu(TorchFunctionMode):
     """A mode in which torch's functions take the CPU where they are given a CUDA device.
 
-    Arguments of functions of TorchScript are mapped, too; the mode does not reach into them.
+    Arguments of functions of TorchScript are mapped, too; the mode does not reach into them. A choice of a device, and
+    waiting for it, do nothing.
     """
 
     def __enter__(self) -> TorchFunctionMode:
-        self._script = torch.jit.script
-        torch.jit.script = _with_mapped_arguments(self._script)
+        self._stack = ExitStack()
+        new = {"script": _with_mapped_arguments(torch.jit.script)}
+        nothing = {name: lambda device=None: None for name in ("set_device", "synchronize")}  # Dynamo wants two objects
+        for owner, values in ((torch, {"Generator": _Generator}), (torch.jit, new), (torch.cuda, nothing)):
+            self._stack.enter_context(replaced(owner, values))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> Any:
-        torch.jit.script = self._script
+        self._stack.close()
         return super().__exit__(*error)
 
     def __torch_function__(

@@ -13,7 +13,7 @@ import warp as wp
 
 from envcoder_bench.compat import torch_draws
 from envcoder_bench.core import stream
-from isaacgym_mujoco.compat import difference, torch_fuser, warn_once, warp_modules, warp_solvers, warp_start
+from isaacgym_mujoco.compat import difference, replaced, torch_fuser, warn_once, warp_modules, warp_solvers, warp_start
 from isaacgym_mujoco.physics.warp_loading import load_kernels
 
 
@@ -35,6 +35,17 @@ def test_a_difference_is_told_once(caplog):
     for _ in range(2):
         warn_once("the library", "gone", "slower")
     assert caplog.text.count("the library is not as expected (gone): slower") == 1
+
+
+def test_attributes_are_restored_where_one_cannot_be_replaced():
+    class Owner:
+        fixed = property()
+
+    owner = Owner()
+    owner.value = 1
+    with pytest.raises(AttributeError, match="no setter"), replaced(owner, {"value": 2, "new": 3, "fixed": 4}):
+        pass
+    assert vars(owner) == {"value": 1}
 
 
 @pytest.mark.parametrize(

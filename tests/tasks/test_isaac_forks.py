@@ -102,6 +102,28 @@ def test_width_of_actions_is_the_one_that_a_step_takes(tmp_path, monkeypatch, co
     assert probe(source, source.config).default_action_dim == 1
 
 
+def test_steps_have_old_names_of_numpy_and_the_cpu_for_a_cuda_device(tmp_path, monkeypatch):
+    """As a fork of AMP_for_hardware, and BalanceBoard_IsaacGym, whose task names a CUDA device."""
+    changes = {"delay = ": "np.int(1.0), torch.zeros(1, device='cuda:0')\n        delay = "}
+    renamed_fork(tmp_path, monkeypatch, changes)
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match=r"walker\.py:.*CUDA.*; set ISAACGYM_DEVICE=cpu"):
+            probe(find_source(WALKER), find_source(WALKER).config)
+    monkeypatch.setenv("ISAACGYM_DEVICE", "cpu")
+    source = find_source(WALKER)
+    assert probe(source, source.config).default_action_dim == 1
+    stepped(begun(WALKER), steps=1)
+    assert not hasattr(np, "int")
+
+
+def test_robot_that_is_given_its_simulation_is_refused(tmp_path, monkeypatch):
+    """As ORCAgym's."""
+    old = "def __init__(self, cfg, sim_params, physics_engine, sim_device"
+    renamed_fork(tmp_path, monkeypatch, {old: "def __init__(self, gym, sim, cfg, sim_params, sim_device"})
+    with pytest.raises(ValueError, match=r"Walker\(gym, sim, cfg, .*is not constructed as legged_gym's .* SCRIPT"):
+        find_source(WALKER)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", [(2.5, 0.5), ()])
 def test_reward_with_a_column_for_each_critic_is_summed_by_its_weights(tmp_path, monkeypatch, weights):
@@ -350,6 +372,20 @@ def test_file_of_a_package_is_imported_with_its_package(tmp_path, marked):
     assert source.task_class.__module__ == "hands.tasks.rod" and tmp_path in source.folders
 
 
+def test_file_in_a_circle_of_imports_is_imported_as_a_module_of_its_package(tmp_path):
+    """As RoboDuet's and IsaacGymManipulation's, whose packages import another module first."""
+    envs = tmp_path / "reach" / "envs"
+    envs.mkdir(parents=True)
+    (envs / "__init__.py").write_text("WIDTH = 1\nfrom reach.envs.rod import Rod\n")
+    (tmp_path / "reach" / "tools.py").write_text("from reach.envs import WIDTH\nLENGTH = 60\n")
+    (envs / "vec_task.py").write_text((FOLDER / "vec_task.py").read_text())
+    text = (FOLDER / "pendulum.py").read_text().replace("from vec_task import", "from reach.envs.vec_task import")
+    text = text.replace("import torch\n", "import torch\nfrom reach.tools import LENGTH\n", 1)
+    (envs / "rod.py").write_text(text)
+    (envs / "rod.yaml").write_text((FOLDER / "pendulum.yaml").read_text())
+    assert find_source(f"{envs}/rod.py:Rod").task_class.__module__ == "reach.envs.rod"
+
+
 def test_helpers_beside_the_package_of_the_robot_are_found(tmp_path, monkeypatch):
     """As in forks that are no package: their folders envs and utils are on top, and a script registers tasks."""
     for name in ("envs", "utils"):
@@ -496,8 +532,12 @@ def test_yaml_is_merged_with_its_defaults(tmp_path):
     assert read_yaml(tmp_path / "own.yaml") == {"env": {"length": 5, "mass": 2.0}, "sim": {"dt": 0.1}}
     (tmp_path / "first.yaml").write_text("defaults:\n  - _self_\n  - base\nenv: {mass: 2.0}\n")
     assert read_yaml(tmp_path / "first.yaml")["env"]["mass"] == 1.0
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / "table.yaml").write_text("folder: ${hydra:runtime.cwd}/assets\n")
+    (tmp_path / "groups.yaml").write_text("defaults:\n  - scene: table\nenv: {scene: '${scene}'}\n")
+    assert read_yaml(tmp_path / "groups.yaml")["env"]["scene"] == {"folder": f"{tmp_path.cwd()}/assets"}
     (tmp_path / "lost.yaml").write_text("defaults:\n  - gone\n")
-    with pytest.raises(ValueError, match=r"its defaults name gone, and .*gone\.yaml is not a file"):
+    with pytest.raises(ValueError, match=r"lost\.yaml: its defaults cannot be composed: .*Could not load 'gone'"):
         read_yaml(tmp_path / "lost.yaml")
 
 

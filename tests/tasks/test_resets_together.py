@@ -29,7 +29,7 @@ def resets():
         shared=set(), everything=False, lanes=torch.arange(NUM_ENVS) % (NUM_ENVS // GROUPS),
         call=lambda *_: contextlib.nullcontext(), begin_step=lambda _: None, generators_kept=contextlib.nullcontext,
     )  # fmt: skip
-    source = SimpleNamespace(errors_of_code=contextlib.nullcontext)
+    source = SimpleNamespace(running_code=contextlib.nullcontext)
     unmasked = Unmasked(task, {("x", ""): Row(1, (), torch.float32)})
     return Resets(source, driver, scene, draws, unmasked, None), task
 

@@ -496,7 +496,7 @@ class Resets:
         self.randomize(mask, env_ids, step)
         if not self._foresees:
             self._unmasked.save()
-        with self._source.errors_of_code(), self._draws.generators_kept():
+        with self._source.running_code(), self._draws.generators_kept():
             if not (self._rows_alone and self._reset_together(mask, env_ids, step)):
                 for group in self._by_group(mask, env_ids):
                     self._reset(group, step)
@@ -509,7 +509,7 @@ class Resets:
         """Randomize what is due at a reset of the environments ``env_ids``, where ``mask`` is True."""
         if self._randomizer is None:
             return
-        with self._source.errors_of_code():
+        with self._source.running_code():
             self._randomizer.refresh(step)
             for group in self._by_group(mask, env_ids):
                 self._randomizer.randomize(group, step)
@@ -524,7 +524,7 @@ class Resets:
             return False
         self._unmasked.save()
         write()
-        with self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
+        with self._source.running_code(), self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
             self._driver.observe()
         self._unmasked.restore(mask)
         return True

@@ -22,6 +22,7 @@ import isaacgym_mujoco
 from envcoder_bench.core.errors import near_matches
 from isaacgym_mujoco.import_hook import install, uninstall
 from isaacgym_mujoco.old_code import Placeholders, old_code
+from isaacgym_mujoco.on_cpu import remedy
 
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
@@ -195,7 +196,7 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
     script = re.findall(r'File "([^"]+)", line (\d+)', text) if "TorchScript interpreter" in text else []
     if script:  # the message has a traceback of its own, and ends with the reason
         where, text = "{}:{}: ".format(*script[-1]), text.strip().splitlines()[-1].removeprefix("RuntimeError: ")
-    reason = " ".join(text.split()) or "no message"
+    reason = " ".join(text.split()) + remedy(error) or "no message"
     return f"{where}{type(error).__name__}: {reason}"
 
 
@@ -221,19 +222,24 @@ def folder_above(path: Path, error: ModuleNotFoundError) -> Path | None:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Execute a Python file as a module, with relative imports as a module of its package.
+    """Execute a Python file as a module; as a module of its package if it imports relatively or in a circle.
 
     Exceptions of the file are not caught.
     """
-    inside = package_folders(path)[1:]
-    if inside:
-        try:
-            return _execute(path)
-        except ImportError as error:
-            if "attempted relative import" not in str(error):
-                raise
-        return importlib.import_module(".".join(path.relative_to(inside[-1]).with_suffix("").parts))
-    return _execute(path)
+    try:
+        return _execute(path)
+    except ImportError as error:
+        circle = re.search("partially initialized module '([^'.]+)", str(error))
+        if circle is None and "attempted relative import" not in str(error):
+            raise
+        if circle is None:
+            homes = package_folders(path)[1:]
+        else:  # the package may lack a file of its own
+            homes = tuple(up.parent for up in path.parents if up.name == circle.group(1))
+        if not homes:
+            raise
+    parts = path.relative_to(homes[-1]).with_suffix("").parts
+    return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
 
 
 def _execute(path: Path) -> ModuleType:

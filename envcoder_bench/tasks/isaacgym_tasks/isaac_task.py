@@ -67,7 +67,7 @@ class IsaacTask(Task):
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
-        with self.source.errors_of_code(), self._draws.call("reset", None, True):
+        with self.source.running_code(), self._draws.call("reset", None, True):
             self.driver.first()  # here, because some tasks make tensors when they observe
             if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
                 self.driver.settle()  # some replace tensors by others of another shape in a step
@@ -190,7 +190,7 @@ class IsaacTask(Task):
         self._scoring.note_solved()
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
-        with self.source.errors_of_code(), self.scene.own_properties.watched():
+        with self.source.running_code(), self.scene.own_properties.watched():
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         self._progress += 1

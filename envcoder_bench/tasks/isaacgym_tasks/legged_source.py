@@ -50,6 +50,13 @@ def legged_gym_source(address: str, name: str) -> Source:
                 hint = f"; {folder / package} is no package: name the file of a task, --task FILE.py:CLASS"
             raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}{hint}") from error
         task_class = pick(registry.task_classes, name, package)
+        parameters = inspect.signature(task_class).parameters
+        if "gym" in parameters:  # it gets a simulation, which its registry makes
+            raise ValueError(
+                f"--task {address}: {task_class.__name__}({', '.join(parameters)}) is not constructed as legged_gym's"
+                " tasks are (cfg, sim_params, physics_engine, sim_device, headless); run its script by python -m"
+                " isaacgym_mujoco SCRIPT"
+            )
         defaults = registry.env_cfgs[name]
         if yaml:
             defaults = _instance(type(defaults), defaults)

@@ -17,6 +17,7 @@ from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, group_weights, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
+from isaacgym_mujoco.old_code import old_calls
 
 NUM_ENVS = 37  # a prime that no other axis has as its length, so that axes of this length are environments
 _GOAL = re.compile(r"goal|target|command", re.IGNORECASE)
@@ -48,7 +49,7 @@ def probe(source: Source, config: Config) -> Facts:
     try:
         driver = make_driver(task, gym)
         scene = Scene(gym, task.sim, NUM_ENVS)
-        with torch.random.fork_rng():
+        with old_calls(), torch.random.fork_rng():
             torch.manual_seed(0)
             driver.first()
             before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)

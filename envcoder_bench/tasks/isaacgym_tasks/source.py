@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
 from envcoder_bench.tasks.isaacgym_tasks.random_params import METHOD, PARAMS, randomizes
+from isaacgym_mujoco.old_code import old_calls
 
 Config = dict[str, Any]
 
@@ -67,10 +69,11 @@ class Source:
                 raise ValueError(f"{self.address} cannot be built: its code called exit({error.code})") from error
 
     @contextlib.contextmanager
-    def errors_of_code(self) -> Iterator[None]:
-        """Convert any exception of the task's code inside the block to a UserError of one line."""
+    def running_code(self) -> Iterator[None]:
+        """Provide what old code needs; convert any exception of the task's code to a UserError of one line."""
         try:
-            yield
+            with old_calls():
+                yield
         except Exception as error:
             raise UserError(f"{self.address}: {one_line(error, self.file.parent)}") from error
 
@@ -185,7 +188,7 @@ def group_weights(config: Config) -> list[float]:
 def read_yaml(file: Path) -> Config:
     """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults.
 
-    Files of the same folder in its ``defaults`` are merged, as Hydra does.
+    Files in its ``defaults`` are merged, from its folder and those in it.
 
     Raises:
         ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
@@ -200,18 +203,18 @@ def read_yaml(file: Path) -> Config:
 
 
 def _merged(file: Path) -> Any:
-    """Return the content of a YAML, merged with the files in its ``defaults``."""
+    """Return the content of a YAML; one with ``defaults`` is composed by Hydra."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
-    if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
+    if not isinstance(content, dict) or "defaults" not in content:
         return content
-    names = content.pop("defaults")
-    merged = OmegaConf.create({})
-    for name in names if "_self_" in names else [*names, "_self_"]:
-        parent = file.parent / f"{name}.yaml"
-        if name != "_self_" and not parent.is_file():
-            raise ValueError(f"{file}: its defaults name {name}, and {parent} is not a file")
-        merged = OmegaConf.merge(merged, OmegaConf.create(content if name == "_self_" else _merged(parent)))
-    return OmegaConf.to_container(merged)
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+
+    try:
+        with warnings.catch_warnings(action="ignore"), initialize_config_dir(str(file.parent), version_base="1.3"):
+            return OmegaConf.to_container(compose(config_name=file.stem))
+    except HydraException as error:
+        raise ValueError(f"{file}: its defaults cannot be composed: {' '.join(str(error).split())}") from error
 
 
 _MAIN_CONFIG = {
@@ -227,6 +230,7 @@ def _without_references(value: Any) -> Any:
         return [_without_references(one) for one in value]
     if not isinstance(value, str) or "${" not in value:
         return value
+    value = value.replace("${hydra:runtime.cwd}", str(Path.cwd()))
     match = re.fullmatch(r"\$\{resolve_default:([^,{}]*),.*\}", value)
     if match:
         return OmegaConf.create(f"x: {match.group(1)}").x

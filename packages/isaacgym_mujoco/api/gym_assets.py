@@ -35,16 +35,17 @@ def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonP
 
 def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
     """Raise NotImplementedError for properties other than the default."""
-    if properties is not None and vars(properties) != vars(ForceSensorProperties()):
-        raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
+    for name, value in vars(properties or ForceSensorProperties()).items():
+        if value != ForceSensorProperties.DEFAULTS.get(name, value):
+            raise NotImplementedError(f"{method}: ForceSensorProperties.{name}={value} is not supported")
 
 
 class AssetMethods:
     """Methods that load assets and return their parts."""
 
-    def load_asset(self, sim: Simulation, root: str, file: str, options: AssetOptions | None = None) -> Asset:
+    def load_asset(self, sim: Simulation, rootpath: str, filename: str, options: AssetOptions | None = None) -> Asset:
         """Load a URDF or MJCF file; raises ``AssetError`` if it is missing or invalid."""
-        return assets.load(root, file, options)
+        return assets.load(rootpath, filename, options)
 
     def create_box(
         self, sim: Simulation, width: float, height: float, depth: float, options: AssetOptions | None = None

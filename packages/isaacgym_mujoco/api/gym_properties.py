@@ -40,14 +40,14 @@ class PropertyMethods:
         return record.asset.body_properties() if record.bodies is None else copied(record.bodies)
 
     def set_actor_rigid_body_properties(
-        self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
+        self, env: Env, actorHandle: int, props: list[RigidBodyProperties], recomputeInertia: bool = False
     ) -> bool:
         """Set masses, centres and inertias, at any time. If it is recomputed, an inertia follows a new mass."""
-        before = self.get_actor_rigid_body_properties(env, actor)
-        with_inertias = actor_properties.with_inertias
-        env.actors[actor].bodies = with_inertias(properties, before) if recomputeInertia else copied(properties)
+        before = self.get_actor_rigid_body_properties(env, actorHandle)
+        bodies = actor_properties.with_inertias(props, before) if recomputeInertia else copied(props)
+        env.actors[actorHandle].bodies = bodies
         if env.sim.compiled:
-            env.apply_bodies(actor, before)
+            env.apply_bodies(actorHandle, before)
         return True
 
     def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:

@@ -6,13 +6,14 @@ import time
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.gym_assets import add_method, check_force_sensor, find
+from isaacgym_mujoco.api.gym_assets import check_force_sensor, find
 from isaacgym_mujoco.api.params import (
     AXIS_ALL,
     AXIS_TRANSLATION,
     DOMAIN_ACTOR,
     DOMAIN_ENV,
     INVALID_HANDLE,
+    SIM_FLEX,
     SIM_PHYSX,
     AttractorProperties,
     ForceSensorProperties,
@@ -33,9 +34,16 @@ from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, on_cpu
 class SceneMethods:
     """Methods that record a scene, before it is compiled unless stated otherwise, or return its parts."""
 
-    def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
+    def create_sim(
+        self,
+        compute_device: int = 0,
+        graphics_device: int = 0,
+        type: int = SIM_FLEX,
+        params: SimParams | None = None,
+    ) -> Simulation:
         """Return an empty simulation; with the GPU pipeline it is on the CUDA device ``compute_device``."""
-        if engine != SIM_PHYSX:
+        params = SimParams() if params is None else params
+        if type != SIM_PHYSX:
             raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
         tell_ignored("SimParams", params.ignored())
         if not params.use_gpu_pipeline or on_cpu():
@@ -197,7 +205,7 @@ class SceneMethods:
         return env.first("body_names", len(env.actors))
 
     def get_actor_root_rigid_body_handle(self, env: Env, actor: int) -> int:
-        return _index("body_names", env, actor, 0)
+        return _index("body_names", env, actor, 0, DOMAIN_ENV)
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: as placed, or after the last ``simulate``."""
@@ -208,8 +216,8 @@ class SceneMethods:
         return True
 
 
-def _index(parts: str, env: Env, actor: int, index: int, domain: int = DOMAIN_ENV) -> int:
-    """Return the index of an actor's body or DOF among those of ``domain``; -1 if it has not so many."""
+def _index(parts: str, env: Env, actor: int, index: int, domain: int) -> int:
+    """Return the index of an actor's body, DOF or joint among those of ``domain``; -1 if it has not so many."""
     if not 0 <= index < len(getattr(env.actors[actor].asset, parts)):
         return INVALID_HANDLE
     if domain == DOMAIN_ACTOR:
@@ -219,13 +227,26 @@ def _index(parts: str, env: Env, actor: int, index: int, domain: int = DOMAIN_EN
     return before + env.first(parts, actor) + index
 
 
-def _found(parts: str, env: Env, actor: int, name: str, domain: int = DOMAIN_ENV) -> int:
-    """Return the index of an actor's body or DOF by its name; -1 if it has none."""
-    return _index(parts, env, actor, find(getattr(env.actors[actor].asset, parts), name), domain)
+def _add_index_methods(part: str, parts: str) -> None:
+    """Add the methods that return an index of a domain, or a handle, which is the index in the environment."""
+
+    def get_index(self: SceneMethods, env: Env, actor: int, index: int, domain: int) -> int:
+        return _index(parts, env, actor, index, domain)
+
+    def get_handle(self: SceneMethods, env: Env, actor: int, index: int) -> int:
+        return _index(parts, env, actor, index, DOMAIN_ENV)
+
+    def find_index(self: SceneMethods, env: Env, actor: int, name: str, domain: int) -> int:
+        return _index(parts, env, actor, find(getattr(env.actors[actor].asset, parts), name), domain)
+
+    def find_handle(self: SceneMethods, env: Env, actor: int, name: str) -> int:
+        return find_index(self, env, actor, name, DOMAIN_ENV)
+
+    for method in (get_index, get_handle, find_index, find_handle):
+        verb, kind = method.__name__.split("_")
+        method.__name__ = f"{verb}_actor_{part}_{kind}"
+        setattr(SceneMethods, method.__name__, method)
 
 
-# an index is of a domain; a handle is the index in the environment
-for _part, _parts in {"rigid_body": "body_names", "dof": "dof_names"}.items():
-    for _kind in ("index", "handle"):
-        add_method(SceneMethods, f"get_actor_{_part}_{_kind}", _index, _parts)
-        add_method(SceneMethods, f"find_actor_{_part}_{_kind}", _found, _parts)
+for _part, _parts in {"rigid_body": "body_names", "dof": "dof_names", "joint": "joint_names"}.items():
+    _add_index_methods(_part, _parts)

@@ -49,24 +49,42 @@ class StateMethods:
 
     def get_actor_dof_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
         """Return ``DOF_STATE`` of an actor's DOFs."""
-        states = env.sim.engine.tensor("dofs")[_dof_rows(env, actor)].cpu().numpy()
-        return states.view(DOF_STATE).reshape(-1)
+        record = env.actors[actor]
+        if env.sim.compiled:
+            states = env.sim.engine.tensor("dofs")[_dof_rows(env, actor)].cpu().numpy()
+            return states.view(DOF_STATE).reshape(-1)
+        if record.dof_states is not None:
+            return record.dof_states.copy()
+        rows, states = record.dof_properties, np.zeros(len(record.dof_properties), DOF_STATE)
+        states["pos"] = np.where(rows["hasLimits"], np.clip(0.0, rows["lower"], rows["upper"]), 0.0)
+        return states
 
     def set_actor_dof_states(self, env: Env, actor: int, states: np.ndarray, flags: int) -> bool:
         """Set positions or velocities of an actor's DOFs, or both, by ``STATE_POS``, ``STATE_VEL``, ``STATE_ALL``."""
-        engine, rows = env.sim.engine, _dof_rows(env, actor)
-        new = engine.tensor("dofs")
-        for column, (name, flag) in enumerate((("pos", STATE_POS), ("vel", STATE_VEL))):
+        new = self.get_actor_dof_states(env, actor, flags).copy()
+        for name, flag in (("pos", STATE_POS), ("vel", STATE_VEL)):
             if flags & flag:
-                new[rows, column] = torch.as_tensor(np.ascontiguousarray(states[name]), device=new.device)
-        index = env.index * engine.num_actors + actor
-        engine.write_dofs(engine.actor_mask(torch.tensor([index], dtype=torch.int32, device=new.device)), new)
+                new[name] = states[name]
+        env.actors[actor].dof_states = new
+        if env.sim.compiled:
+            env.sim.write_dof_states([(env, actor)])
         return True
 
     def get_actor_rigid_body_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
-        """Return ``BODY_STATE`` of an actor's bodies."""
-        first = env.index * env.sim.engine.num_bodies + env.first("body_names", actor)
-        return self.get_sim_rigid_body_states(env.sim, flags)[first:][: len(env.actors[actor].asset.body_names)]
+        """Return ``BODY_STATE`` of an actor's bodies: of the last step, or as placed, with all joints at zero."""
+        first = env.first("body_names", actor)
+        return self.get_env_rigid_body_states(env, flags)[first:][: len(env.actors[actor].asset.body_names)]
+
+    def get_env_rigid_body_states(self, env: Env, flags: int) -> np.ndarray:
+        """Return ``BODY_STATE`` of an environment's bodies: of the last step, or as placed, with all joints at zero."""
+        count = env.first("body_names", len(env.actors))
+        if env.sim.compiled:
+            return self.get_sim_rigid_body_states(env.sim, flags)[env.index * count :][:count]
+        states = np.zeros(count, BODY_STATE)
+        for row, (actor, rest) in zip(states, ((a, rest) for a in env.actors for rest in a.asset.rest_poses())):
+            pose = actor.pose * rest
+            row["pose"] = (tuple(pose.p), tuple(pose.r))
+        return states
 
     def get_sim_rigid_body_states(self, sim: Simulation, flags: int) -> np.ndarray:
         """Return ``BODY_STATE`` of all bodies after the last ``simulate``."""
@@ -102,6 +120,10 @@ class StateMethods:
     def get_actor_force_sensor_count(self, env: Env, actor: int) -> int:
         return len(env.actors[actor].asset.sensors)
 
+    def get_sim_force_sensor_count(self, sim: Simulation) -> int:
+        sensors = (actor.asset.sensors for env in sim.envs for actor in env.actors)
+        return sum(map(len, sensors)) + sum(len(env.force_sensors) for env in sim.envs)
+
     def get_actor_force_sensor(self, env: Env, actor: int, index: int) -> ForceSensor:
         before = sum(len(one.asset.sensors) for one in env.actors[:actor])
         return ForceSensor(env.sim, env.index * len(env.sim.layout.sensors) + before + index)
@@ -110,3 +132,29 @@ class StateMethods:
 def _dof_rows(env: Env, actor: int) -> slice:
     first = env.index * env.sim.engine.num_dofs + env.first("dof_names", actor)
     return slice(first, first + len(env.actors[actor].asset.dof_names))
+
+
+def _add_commands(setter: str, commands: str, getter: str = "") -> None:
+    """Add methods for the commands ``Engine.<commands>`` of an actor, which can be set before the scene is compiled."""
+
+    def get_commands(self: StateMethods, env: Env, actor: int) -> np.ndarray:
+        return getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)].cpu().numpy()
+
+    def set_commands(self: StateMethods, env: Env, actor: int, values: np.ndarray) -> bool:
+        numbers = torch.tensor(np.asarray(values, dtype=np.float32))
+
+        def change() -> None:
+            getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)] = numbers.to(env.sim.device)
+
+        env.sim.when_compiled(change)
+        return True
+
+    setattr(StateMethods, setter, set_commands)
+    if getter:
+        setattr(StateMethods, getter, get_commands)
+
+
+for _kind in ("position", "velocity"):
+    _name = f"actor_dof_{_kind}_targets"
+    _add_commands(f"set_{_name}", f"{_kind}_targets", f"get_{_name}")
+_add_commands("apply_actor_dof_efforts", "efforts")

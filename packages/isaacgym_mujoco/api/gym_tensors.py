@@ -80,10 +80,11 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
 
 
 def _add_quantity(name: str, quantity: str) -> None:
-    """Add the methods that acquire and refresh a tensor."""
+    """Add the methods that acquire and refresh a tensor; without DOFs theirs has no axes, and is wrapped to None."""
 
     def acquire(self: TensorMethods, sim: Simulation) -> Tensor:
-        return sim.tensor(quantity)
+        tensor = sim.tensor(quantity)
+        return torch.empty(()) if quantity.startswith("dof") and not len(tensor) else tensor
 
     def refresh(self: TensorMethods, sim: Simulation) -> bool:
         sim.engine.read(quantity, sim.tensor(quantity))

@@ -3,11 +3,11 @@
 from torch import Tensor
 
 
-def wrap_tensor(tensor: Tensor, offsets: object = None, counts: object = None) -> Tensor:
-    """Return the tensor itself."""
+def wrap_tensor(tensor: Tensor, offsets: object = None, counts: object = None) -> Tensor | None:
+    """Return the tensor itself; None for one without axes, which is acquired of DOFs that are not there."""
     if offsets is not None or counts is not None:
         raise NotImplementedError("wrap_tensor: offsets and counts are not supported")
-    return tensor
+    return tensor if tensor.ndim else None
 
 
 def unwrap_tensor(tensor: Tensor) -> Tensor:

@@ -136,5 +136,5 @@ def _randomization(name: str) -> Callable[..., Any]:
 
 # tasks from before IsaacGymEnvs' own dr_utils import these at the top of vec_task.py
 for _name in ("get_property_setter_map", "get_property_getter_map", "get_default_setter_args", "apply_random_samples",
-              "check_buckets", "generate_random_samples"):  # fmt: skip
+              "check_buckets", "generate_random_samples", "get_bucketed_val"):  # fmt: skip
     globals()[_name] = _randomization(_name)

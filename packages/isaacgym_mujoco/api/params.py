@@ -54,10 +54,12 @@ class Params:
     """Named values with defaults. Other names can be set, too, because tasks set all keys of their YAMLs.
 
     Attributes:
+        DEFAULTS: the default of each parameter that is no object.
         HONOURED: parameters that have an effect, or are only stored and read.
         MUJOCOS: values without effect that describe what MuJoCo does.
     """
 
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
     MUJOCOS: ClassVar[dict[str, Any]] = {}
 
@@ -72,11 +74,11 @@ class Params:
     def ignored(self) -> list[str]:
         """Return the names of parameters without effect whose values differ from the default."""
         missing = object()  # a script's subclass may need arguments, or set other values
-        defaults = {one.name: one.default for one in dataclasses.fields(self)}  # type: ignore[arg-type]
+        usual = {name: (value, self.MUJOCOS.get(name, missing)) for name, value in self.DEFAULTS.items()}
         return sorted(
             name
             for name, value in vars(self).items()
-            if name not in self.HONOURED and value not in (defaults.get(name, missing), self.MUJOCOS.get(name, missing))
+            if name not in self.HONOURED and value not in usual.get(name, (missing,))
         )
 
 
@@ -273,6 +275,14 @@ class CameraProperties(Params):
 @_params
 class UsdExportOptions(Params):
     pass
+
+
+_classes = [SimParams, PhysXParams, FlexParams, *_Surface.__subclasses__(), _Surface, VhacdParams, AssetOptions]
+_classes += [AttractorProperties, ForceSensorProperties, CameraProperties, UsdExportOptions]
+for _class in _classes:
+    _class.DEFAULTS = {one.name: one.default for one in dataclasses.fields(_class)}
+for _class in _classes:  # others see no dataclass, which Hydra would replace by a config that checks types
+    del _class.__dataclass_fields__
 
 
 class ContactCollection(int):

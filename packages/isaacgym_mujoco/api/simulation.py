@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
@@ -23,7 +25,7 @@ from isaacgym_mujoco.engine.numerics import principal_axes
 ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
 
-@dataclass
+@dataclass(eq=False)  # hashable, as Isaac Gym's
 class Env:
     """A recorded environment, which is also its handle.
 
@@ -117,6 +119,7 @@ class Simulation:
         self._layout: Layout | None = None
         self._engine: Engine | None = None
         self._tensors: dict[tuple, Tensor] = {}
+        self._changes: list[Callable[[], None]] = []
 
     @property
     def compiled(self) -> bool:
@@ -174,6 +177,33 @@ class Simulation:
                     env.apply_shapes(k)
                 if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
                     env.apply_tendons(k)
+        # states and commands that were set while the scene was recorded
+        self.write_dof_states(
+            [(env, k) for env in self.envs for k, a in enumerate(env.actors) if a.dof_states is not None]
+        )
+        for change in self._changes:
+            change()
+
+    def when_compiled(self, change: Callable[[], None]) -> None:
+        """Call a function that changes the engine: now, or after the scene is compiled."""
+        if self.compiled:
+            change()
+        else:
+            self._changes.append(change)
+
+    def write_dof_states(self, actors: list[tuple[Env, int]]) -> None:
+        """Set the DOFs of actors, by environment and number, to their ``dof_states``."""
+        if not actors:
+            return
+        engine = self.engine
+        new = engine.tensor("dofs").cpu()
+        for env, number in actors:
+            first = env.index * engine.num_dofs + env.first("dof_names", number)
+            states = env.actors[number].dof_states
+            assert states is not None
+            new[first : first + len(states)] = torch.tensor(states.view(np.float32).reshape(-1, 2))
+        rows = torch.tensor([env.index * engine.num_actors + number for env, number in actors], dtype=torch.int32)
+        engine.write_dofs(engine.actor_mask(rows.to(engine.device)), new.to(engine.device))
 
     def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
         """Return MuJoCo Warp's engine for a CUDA device or if ``ENGINE_VARIABLE`` asks for it, else the CPU engine."""

@@ -31,7 +31,7 @@ def decompose(root: Link, options: AssetOptions) -> None:
     for link in walk(root):
         shapes = []
         for shape in link.shapes:
-            hulls = () if shape.mesh is None else parts(shape.mesh, tuple(shape.size), limits)
+            hulls = () if shape.mesh is None or shape.part is not None else parts(shape.mesh, tuple(shape.size), limits)
             shapes += [Shape("mesh", shape.size, shape.frame, shape.mesh, part) for part in hulls] or [shape]
         link.shapes = shapes
 
@@ -40,14 +40,14 @@ def thicken(root: Link) -> None:
     """Replace the flat meshes of all links by plates, because MuJoCo computes no hull of coplanar vertices."""
     for link in walk(root):
         for shape in link.shapes:
-            if shape.mesh is not None and shape.part is None:
-                shape.part = plate(shape.mesh, tuple(shape.size))
+            if shape.mesh is not None:
+                vertices = read(shape.mesh, tuple(shape.size))[0] if shape.part is None else shape.part
+                flat = plate(vertices)
+                shape.part = shape.part if flat is None else flat
 
 
-@cache
-def plate(mesh: Path, scale: tuple[float, ...]) -> np.ndarray | None:
-    """Return the vertices of a flat mesh on both sides of its plane, ``(2 n, 3)``, scaled; None if it is not flat."""
-    vertices, _ = read(mesh, scale)
+def plate(vertices: np.ndarray) -> np.ndarray | None:
+    """Return the vertices of a flat mesh on both sides of its plane, ``(2 n, 3)``; None if it is not flat."""
     _, extents, axes = np.linalg.svd(vertices - vertices.mean(axis=0), full_matrices=False)
     if extents[2] > FLAT * extents[0]:
         return None
@@ -59,10 +59,10 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
     """Return the vertices of a mesh's convex parts, each ``(n, 3)``, scaled; none where the mesh is nearly convex."""
     import vhacdx
 
-    flat = plate(mesh, scale)
+    vertices, triangles = read(mesh, scale)
+    flat = plate(vertices)
     if flat is not None:
         return (flat,)
-    vertices, triangles = read(mesh, scale)
     a, b, c = (vertices[triangles[:, k]] for k in range(3))
     volume = abs(np.einsum("ij,ij->i", a, np.cross(b, c)).sum()) / 6
     if volume > CONVEX * _hull_volume(mesh, scale):

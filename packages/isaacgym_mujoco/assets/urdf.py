@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from isaacgym_mujoco.api.properties import DEFAULT_VELOCITY, MAX_FLOAT
+from isaacgym_mujoco.assets import collada
 
 DOF_TYPES = ("revolute", "continuous", "prismatic")
 MESHES = (".obj", ".stl", ".msh")
+COLLADA = ".dae"
 
 
 class AssetError(ValueError):
@@ -167,17 +169,23 @@ def _shape(element: ET.Element, frame: np.ndarray, path: Path, folders: list[Pat
         return Shape("capsule" if capsules else kind, size, frame)
     if kind != "mesh":
         raise AssetError(f"{path}: <{kind}> is not a shape of a URDF; use box, sphere, cylinder, capsule or mesh")
-    mesh = find_mesh(element.get("filename", ""), path, folders)
-    return Shape("mesh", numbers.get("scale", [1.0, 1.0, 1.0]), frame, mesh)
+    mesh, scale = find_mesh(element.get("filename", ""), path, folders), numbers.get("scale", [1.0, 1.0, 1.0])
+    if mesh.suffix.lower() != COLLADA:
+        return Shape("mesh", scale, frame, mesh)
+    try:
+        return Shape("mesh", scale, frame, mesh, collada.vertices(mesh) * scale)
+    except ValueError as error:
+        raise AssetError(f"{mesh}: {error}") from error
 
 
 def find_mesh(name: str, path: Path, folders: list[Path]) -> Path:
-    """Return the file of a mesh in the asset ``path``; raise AssetError if it is missing or MuJoCo cannot read it."""
+    """Return the file of a mesh in the asset ``path``; raise AssetError if it is missing or of another kind."""
     relative = name.replace("package://", "").replace("file://", "")
     for folder in folders:
         if (folder / relative).is_file():
-            if not relative.lower().endswith(MESHES):
-                raise AssetError(f"{path}: the collision mesh {relative} is not one of {', '.join(MESHES)}; convert it")
+            if not relative.lower().endswith((*MESHES, COLLADA)):
+                kinds = ", ".join((*MESHES, COLLADA))
+                raise AssetError(f"{path}: the collision mesh {relative} is not one of {kinds}; convert it")
             return (folder / relative).resolve()
     raise AssetError(f"{path}: the mesh {name} is missing (looked in {folders[0]}, in the asset root and above)")
 

@@ -49,13 +49,13 @@ def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
     """Set attributes of a module or class within the block; those that it has not are deleted afterwards."""
     missing = object()
     before = {name: vars(owner).get(name, missing) for name in values}
-    for name, value in values.items():
-        setattr(owner, name, value)
     try:
+        for name, value in values.items():
+            setattr(owner, name, value)
         yield
     finally:
         for name, value in before.items():
-            if value is missing:
-                delattr(owner, name)
-            else:
+            if value is not missing:
                 setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)

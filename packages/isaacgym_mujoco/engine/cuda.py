@@ -20,6 +20,7 @@ from torch import Tensor
 
 from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.compat.warp_start import start_warp
+from isaacgym_mujoco.compat.warp_structs import check_structs
 from isaacgym_mujoco.engine import cuda_kernels as kernels
 from isaacgym_mujoco.engine.base import Engine
 from isaacgym_mujoco.engine.cuda_properties import WarpProperties
@@ -152,6 +153,7 @@ class WarpEngine(Engine):
 
     def _launch(self, kernel: Any, dims: tuple[int, ...], *arguments: Any) -> None:
         """Launch a kernel with a thread for each world and each index of ``dims``."""
+        check_structs(kernel, arguments)
         wp.launch(kernel, dim=(self.num_envs, *dims), inputs=[*arguments])
 
     def _advance(self) -> None:

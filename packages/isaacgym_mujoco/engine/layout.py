@@ -23,8 +23,8 @@ from isaacgym_mujoco.physics.models import add_height_field
 class Actor:
     """A recorded actor of one environment.
 
-    ``bodies`` is None until a task sets properties of bodies. ``shapes`` and ``tendons`` are shared with the asset
-    until a task sets others; ``own_shapes`` is whether it has set shapes.
+    ``bodies`` is None until a task sets properties of bodies, ``dof_states`` until it sets states. ``shapes`` and
+    ``tendons`` are shared with the asset until a task sets others; ``own_shapes`` is whether it has set shapes.
     """
 
     asset: Asset
@@ -38,6 +38,7 @@ class Actor:
     bodies: list[RigidBodyProperties] | None = None
     own_shapes: bool = False
     scale: float = 1.0
+    dof_states: np.ndarray | None = None
 
     def filters(self) -> list[int]:
         """Return the filter of each shape: the actor's, unless that is -1 or the task has set shapes."""

@@ -112,6 +112,15 @@ def test_unsupported_calls_are_reported_with_the_line_of_the_script(alone, call,
     assert "train.py:3: " in message and words in message
 
 
+def test_refusal_that_another_error_wraps_is_reported_alone(alone, monkeypatch, capsys):
+    """As Hydra's ``instantiate`` wraps it."""
+    call = "try:\n    gymapi.acquire_gym().load_usd(1)\n"
+    wrap = "except Exception as error:\n    raise RuntimeError('x') from error\n"
+    (alone / "train.py").write_text(f"from isaacgym import gymapi\n{call}{wrap}")
+    assert run(monkeypatch, "train.py") == 2
+    assert "train.py:3: gym.load_usd is not supported" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_script_errors_keep_their_traceback(alone, monkeypatch):
     (alone / "train.py").write_text("raise NotImplementedError('mine')\n")
     with pytest.raises(NotImplementedError, match="mine"):
@@ -239,6 +248,13 @@ def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkey
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, monkeypatch, capsys):
+    monkeypatch.setenv("ISAACGYM_DEVICE", "")
+    script = "import torch\ntorch.cuda.set_device(0)\ntorch.cuda.synchronize()\nclass Drawer(torch.Generator): pass\n"
+    script += "torch.rand(2, generator=torch.Generator(device='cuda:0'))\n"
+    (alone / "train.py").write_text(script)
+    assert run(monkeypatch, "--device=cpu", "train.py") == 0
+    (alone / "train.py").write_text("import torch\ntorch.cuda.mem_get_info()\n")
+    assert run(monkeypatch, "--device=cpu", "train.py") == 2 and "but not this call" in capsys.readouterr().err
     monkeypatch.setenv("ISAACGYM_DEVICE", "")
     for line in ("import torch\ntorch.zeros(2, device='cuda:0')\n", CUDA_SCRIPT):
         (alone / "train.py").write_text(line)

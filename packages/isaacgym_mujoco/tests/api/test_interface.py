@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
 from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
 
 from isaacgym_mujoco.api import gymapi, gymtorch, gymutil, torch_utils
@@ -62,6 +63,19 @@ def test_actors_are_created_with_the_keywords_of_isaac_gym():
     assert gym.find_actor_handle(env, "second") == 1
 
 
+def test_parameters_are_passed_by_isaac_gym_s_names_and_through_hydra_as_they_are(tmp_path):
+    """mppi-isaac gives names; umi-on-legs gives the parameters to Hydra, which replaces dataclasses by configs."""
+    params = instantiate({"_target_": "builtins.dict"}, params=gymapi.SimParams())["params"]
+    assert type(params) is gymapi.SimParams
+    sim = gym.create_sim(compute_device=0, graphics_device=-1, type=gymapi.SIM_PHYSX, params=params)
+    (tmp_path / "arm.urdf").write_text(ARM)
+    arm = gym.load_asset(sim, rootpath=str(tmp_path), filename="arm.urdf")
+    env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+    gym.create_actor(env, arm, pose())
+    bodies = gym.get_actor_rigid_body_properties(env, 0)
+    assert gym.set_actor_rigid_body_properties(env, actorHandle=0, props=bodies, recomputeInertia=False)
+
+
 def test_elapsed_time_is_non_negative_and_increases():
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
     first = gym.get_elapsed_time(sim)
@@ -107,6 +121,12 @@ def test_indices_match_their_domain(tmp_path):
         assert shapes == (arm.model.geom_bodyid - 1).tolist() and isinstance(ranges[0], gymapi.IndexRange)
     assert gym.find_actor_dof_handle(env, 1, "j2") == 1
     assert gym.find_actor_dof_index(env, 1, "j2", gymapi.DOMAIN_SIM) == 5
+    assert gym.find_actor_dof_index(env, 1, name="j2", domain=gymapi.DOMAIN_ACTOR) == 1
+    for method, body in ((gym.get_actor_rigid_body_index, 2), (gym.find_actor_rigid_body_index, "lower")):
+        with pytest.raises(TypeError, match="domain"):
+            method(env, 1, body)
+    assert gym.find_actor_joint_handle(env, 1, "j2") == 1
+    assert {e: e.index for e in scene.envs}[env] == 2
     assert gym.get_actor_joint_dict(env, 1) == {"j1": 0, "j2": 1}
     assert gym.get_sim_dof_count(scene.sim) == 6 and gym.get_sim_actor_count(scene.sim) == 6
     assert [len(t) for t in (scene.root, scene.dof, scene.bodies, scene.contacts)] == [6, 6, 12, 12]
@@ -122,6 +142,15 @@ def test_dof_properties_accept_scalars_arrays_and_tensors(tmp_path):
     rows[1]["lower"] = -5.0
     assert rows["driveMode"].tolist() == [1, 0] and rows["effort"].tolist() == [9, 3]
     assert rows["lower"].tolist() == pytest.approx([0.1, -5]) and rows["stiffness"].tolist() == [4, 4]
+
+
+def test_scene_without_dofs_has_no_tensors_of_them():
+    """As in Isaac Gym: IsaacGymMultiAgent asks what was acquired, aerial_gym_simulator what is wrapped."""
+    scene = Scene((gym.create_sphere(None, 0.1, options()), pose(0, 0, 5)))
+    for acquired in (scene.dof, gym.acquire_dof_force_tensor(scene.sim)):
+        assert acquired.ndim == 0 and gymtorch.wrap_tensor(acquired) is None
+    scene.step()
+    assert len(scene.root) == 2
 
 
 def test_dof_types_are_those_of_the_joints(tmp_path):

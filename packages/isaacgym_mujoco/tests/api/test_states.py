@@ -56,6 +56,35 @@ def test_dof_states_of_one_actor_can_be_set(tmp_path):
         )
 
 
+def test_states_and_commands_that_are_set_while_environments_are_created_are_those_of_the_first_step(tmp_path):
+    """As in Isaac Gym's examples; aerial_gym_simulator reads the bodies' poses there."""
+    start = np.array([[0.3, 0.0], [-0.2, 1.0]], dtype=np.float32).view(gymapi.DofState)[:, 0]
+
+    def before(env):
+        if env.index == 1:
+            gym.set_actor_dof_states(env, 1, start, gymapi.STATE_ALL)
+            assert gym.get_actor_dof_states(env, 1, gymapi.STATE_ALL)["pos"] == pytest.approx([0.3, -0.2])
+            gym.set_actor_dof_position_targets(env, 1, np.array([0.3, 0.5]))
+        lower = gym.get_actor_rigid_body_states(env, 1, gymapi.STATE_ALL)[2]
+        assert lower["pose"]["p"].tolist() == pytest.approx((1.4, 0, 0)) and lower["pose"]["r"]["w"] == 1
+        assert not env.sim.compiled
+
+    drive = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 100.0, "damping": 10.0}
+    actors = (box(), pose(0, 0, 2)), (load(tmp_path, ARM, fix_base_link=True), pose(1))
+    scene = Scene(*actors, before=before, props=drive, gravity=0.0)
+    scene.refresh()
+    assert scene.dof.cpu().numpy() == pytest.approx(np.array([[0, 0], [0, 0], [0.3, 0], [-0.2, 1]]))
+    scene.step(300)
+    assert scene.dof[:, 0].cpu().numpy() == pytest.approx([0, 0, 0.3, 0.5], abs=1e-3)
+    assert gym.get_actor_dof_position_targets(scene.envs[1], 1) == pytest.approx([0.3, 0.5])
+    rows = gym.get_actor_dof_properties(scene.envs[0], 1)
+    rows["driveMode"] = gymapi.DOF_MODE_EFFORT
+    gym.set_actor_dof_properties(scene.envs[0], 1, rows)
+    gym.apply_actor_dof_efforts(scene.envs[0], 1, [0.0, 2.0])
+    scene.step()
+    assert scene.dof[1, 1] > 0.01 and abs(scene.dof[3, 1]) < 1e-3
+
+
 def test_states_of_all_bodies_are_restored_and_sensors_read():
     asset = box(density=100.0)
     gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
@@ -66,7 +95,7 @@ def test_states_of_all_bodies_are_restored_and_sensors_read():
     one = gym.get_actor_rigid_body_states(scene.envs[1], 1, gymapi.STATE_ALL)
     assert one["vel"]["linear"]["z"] == pytest.approx([-0.4905], rel=1e-4) and one["pose"]["p"]["x"] == [1]
     sensor = gym.get_actor_force_sensor(scene.envs[1], 1, 0)
-    assert gym.get_actor_force_sensor_count(scene.envs[1], 1) == 1
+    assert gym.get_actor_force_sensor_count(scene.envs[1], 1) == 1 and gym.get_sim_force_sensor_count(scene.sim) == 4
     assert sensor.get_forces().force.z == pytest.approx(-9.81 * 0.8, rel=1e-4)
     gym.set_sim_rigid_body_states(scene.sim, first, gymapi.STATE_ALL)
     scene.refresh()

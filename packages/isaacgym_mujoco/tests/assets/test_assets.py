@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from isaacgym_scene import LOPSIDED, TREE, Scene, gym, link, load, options, pose, robot
+from isaacgym_scene import LOPSIDED, TREE, Scene, corners, gym, link, load, options, pose, robot, words
 
 from isaacgym_mujoco.api import gymapi
+from isaacgym_mujoco.assets import collada
 
 MJCF = """
 <mujoco>
@@ -111,6 +112,28 @@ def test_link_named_world_keeps_its_name(tmp_path):
 def test_negative_density_is_the_default(tmp_path):
     """As in AirGym."""
     assert masses(load(tmp_path, TREE, density=-1.0)) == masses(load(tmp_path, TREE))
+
+
+def test_collada_mesh_is_placed_by_its_scene(tmp_path):
+    """As RoboDuet's and Tiago's collision meshes: in centimetres, below two nodes."""
+    half = corners([-1, -2, -3], [1, 2, 3])
+    source = f'<source id="p"><float_array>{words(half.ravel())}</float_array></source>'
+    vertices = '<vertices id="v"><input semantic="POSITION" source="#p"/></vertices>'
+    inner = '<node><translate>10 0 0</translate><scale>2 1 1</scale><instance_geometry url="#g"/></node>'
+    scene = f"<node><rotate>0 0 1 90</rotate><matrix>1 0 0 0 0 1 0 0 0 0 1 7 0 0 0 1</matrix>{inner}</node>"
+    text = (
+        '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema"><asset><unit meter="0.01"/></asset>'
+        f'<library_geometries><geometry id="g"><mesh>{source}{vertices}</mesh></geometry></library_geometries>'
+        f"<library_visual_scenes><visual_scene>{scene}</visual_scene></library_visual_scenes></COLLADA>"
+    )
+    (tmp_path / "box.dae").write_text(text)
+    body = load(tmp_path, robot(link("l", shape='mesh filename="box.dae" scale="10 10 10"'))).body_properties()[0]
+    assert body.mass == pytest.approx(1000 * 0.4 * 0.4 * 0.6, rel=1e-4)
+    assert list(body.com) == pytest.approx([0, 1.0, 0.7], abs=1e-5)  # x is turned to y
+    (tmp_path / "box.dae").write_text("<COLLADA/>")
+    with pytest.raises(gymapi.AssetError, match=r"box\.dae: no geometry has vertices"):
+        collada.vertices.cache_clear()
+        load(tmp_path, robot(link("l", shape='mesh filename="box.dae"')))
 
 
 def test_invalid_inertia_is_rebuilt(tmp_path):

@@ -28,6 +28,8 @@ from warp_launches import launched_by
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.api.simulation import ENGINE_VARIABLE
 from isaacgym_mujoco.compat import warp_modules
+from isaacgym_mujoco.compat.warp_structs import check_structs
+from isaacgym_mujoco.engine import cuda_kernels
 
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
 
@@ -351,6 +353,13 @@ def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert np.isfinite(scene.root.cpu().numpy()).all()
+
+
+def test_launch_with_a_struct_of_another_class_is_refused():
+    structs = [cuda_kernels.Layout(), cuda_kernels.Data(), cuda_kernels.Drives(), cuda_kernels.Results()]
+    check_structs(cuda_kernels.load_commands, structs)
+    with pytest.raises(TypeError, match="load_commands: layout is a Layout, not a Data"):
+        check_structs(cuda_kernels.load_commands, [structs[1], structs[0], *structs[2:]])
 
 
 @on_warp
