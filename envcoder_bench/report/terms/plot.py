@@ -33,6 +33,7 @@ STYLES = {0.0: ("o", BLACK), 0.5: ("v", COLOURS[0]), 2.0: ("^", COLOURS[1])}
 WITHOUT = ("s", BLACK)  # of a function that is left out
 STRONG, MILD = 2.2, 1.2  # widths of intervals, where an effect differs from 0 and where not
 MOST_PANELS = 6
+MOST_AT_A_GLANCE = 14  # rows; with more, numbers are above, too
 PANEL, LABEL_CHARACTER = 2.7, 0.083  # widths of one of several panels and of a character of tick labels, inches
 
 
@@ -134,6 +135,7 @@ def _draw(axes: Any, rows: Sequence[Any], centres: Sequence[float], pick: Any, l
     axes.set_ylim(centres[-1] + 0.55, centres[0] - 0.55)
     axes.set_yticks(centres)
     axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labeltop=len(rows) > MOST_AT_A_GLANCE)
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
     axes.set_xlabel(label)
 
