@@ -89,7 +89,6 @@ def test_human_baseline_matches_the_step_of_vec_task(task):
         ("FactoryBase", "has no key 'name'"),
         ("FactoryTaskGears", r"factory_env_gears.py:\d+: NotImplementedError: load_asset: .*signed distance field"),
         ("IndustRealTaskPegsInsert", r"industreal_env_pegs.py:\d+: NotImplementedError: .*signed distance field"),
-        ("AllegroHandDextremeManualDR", r"allegro_hand_dextreme.py:\d+: RuntimeError: where expected condition"),
     ],
 )
 def test_unsupported_task_is_refused_with_the_reason(task, told):
