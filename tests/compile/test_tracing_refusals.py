@@ -189,6 +189,7 @@ ALONG = {
         "return dof_pos[:, 0] * dof_pos.reshape(3, -1).sum()",
         "return torch.cat((dof_pos, dof_vel), 0)[: len(dof_pos), 0]",
         "return torch.cat((dof_pos.T, torch.zeros(3, 1)), 1)[0, : len(dof_pos)]",
+        "return torch.cat((torch.zeros(len(dof_pos) - 1), torch.ones(1)))",
         "return dof_pos.repeat(2, 1).view(2, -1, 3)[0, :, 0]",
         "return dof_pos.tril()[:, 0]",
         "return dof_pos.T.triu()[0]",
