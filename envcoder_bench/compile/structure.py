@@ -61,10 +61,11 @@ for _name in _VIEWS:
 
 
 def _reshaped(rec: Values, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
-    """Reshape in C order; the environments must remain an axis, with the same number of entries before it."""
+    """Reshape in C order; the environments remain an axis, of which there must be as many entries before it.
+
+    The sample's number of environments is a prime, so that it divides the length of an axis as before.
+    """
     old, new = rec.axis(source), rec.axis(result)
-    if (old is None) != (new is None):
-        raise Untraceable(_MIXES)
     if old is not None and np.prod(source.shape[:old]) != np.prod(result.shape[:new]):
         raise Untraceable(_MIXES)
     return index.reshape(rec.shape(result))

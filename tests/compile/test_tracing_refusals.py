@@ -189,11 +189,15 @@ ALONG = {
         "return dof_pos[:, 0] * dof_pos.reshape(3, -1).sum()",
         "return torch.cat((dof_pos, dof_vel), 0)[: len(dof_pos), 0]",
         "return torch.cat((dof_pos.T, torch.zeros(3, 1)), 1)[0, : len(dof_pos)]",
-        "return dof_pos.repeat(2, 1).view(2, -1, 3)[0, :, 0]",
+        "return torch.cat((torch.zeros(len(dof_pos) - 1), torch.ones(1)))",
+        "return dof_pos.repeat(2, 1)[::2, 0]",
         "return dof_pos.tril()[:, 0]",
         "return dof_pos.T.triu()[0]",
     ),
-    "spreads numbers over": ("return torch.linspace(0, 1, 3 * len(dof_pos)).view(-1, 3)[:, 0]",),
+    "spreads numbers over": (
+        "return torch.linspace(0, 1, 3 * len(dof_pos)).view(-1, 3)[:, 0]",
+        "return torch.linspace(0, 5, len(dof_pos), dtype=torch.long) * dof_pos[:, 0]",
+    ),
     "joins the environments": (
         "return torch.ops.aten._cdist_forward(dof_pos, torch.zeros(2, 3), 2.0, None).amin(1)",
         "return torch.nn.functional.layer_norm(dof_pos.T, (len(dof_pos),))[0]",
