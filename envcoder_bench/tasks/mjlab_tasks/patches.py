@@ -23,8 +23,11 @@ from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 Patches = Mapping[str, Mapping[str, Any]]
 
 
-def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
+def patched(base: Any, patches: Sequence[Patches], actor: str = "actor") -> list[Any]:
     """Return a config for each group; groups with the same patches, and the unchanged parts of all, share objects.
+
+    Args:
+        actor: the group of observations that has terms outside of a group's dict.
 
     Raises:
         PatchError: a patch does not fit.
@@ -33,17 +36,17 @@ def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
     configs = []
     for patch in patches:
         if id(patch) not in by_id:
-            by_id[id(patch)] = patched_one(base, patch) if patch else base
+            by_id[id(patch)] = patched_one(base, patch, actor) if patch else base
         configs.append(by_id[id(patch)])
     return configs
 
 
-def patched_one(base: Any, patch: Patches) -> Any:
+def patched_one(base: Any, patch: Patches, actor: str = "actor") -> Any:
     """Return a copy of a config with one candidate's patches."""
     cfg = copy.copy(base)
     for section, changes in patch.items():
         if section == "observations":
-            cfg.observations = _observations(base.observations, changes)
+            cfg.observations = _observations(base.observations, changes, actor)
         else:
             setattr(cfg, section, _changed(section, getattr(base, section), changes))
     return cfg
@@ -150,17 +153,17 @@ def _with(section: str, name: str, before: Any, changes: Mapping[str, Any]) -> A
     return changed
 
 
-def _observations(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of observations with changes; terms that are not in a group's dict are of the actor."""
+def _observations(base: Mapping[str, Any], changes: Mapping[str, Any], actor: str) -> dict[str, Any]:
+    """Return the groups of observations with changes; terms that are not in a group's dict are of ``actor``."""
     groups = dict(base)
     nested = {name: value for name, value in changes.items() if name in groups and isinstance(value, Mapping)}
     flat = {name: value for name, value in changes.items() if name not in nested}
     for name, value in flat.items():
-        if isinstance(value, Mapping) and "func" not in value and name not in groups["actor"].terms:
-            every = [*groups, *groups["actor"].terms]
+        if isinstance(value, Mapping) and "func" not in value and name not in groups[actor].terms:
+            every = [*groups, *groups[actor].terms]
             message = f"observations has no group or term '{name}'{near_matches(name, every)}; there are the groups"
             raise PatchError("observations", name, f"{message} {', '.join(groups)}")
-    for name, own in {**nested, **({"actor": {**nested.get("actor", {}), **flat}} if flat else {})}.items():
+    for name, own in {**nested, **({actor: {**nested.get(actor, {}), **flat}} if flat else {})}.items():
         group = copy.copy(groups[name])
         attributes = {key: x for key, x in own.items() if hasattr(group, key) and key not in group.terms}
         for key, x in attributes.items():

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from io import StringIO
 from typing import Any
 
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.mjlab_tasks import PREFIX
 from isaacgym_mujoco.compat.warp_start import start_warp
 
@@ -63,6 +64,22 @@ class Source:
 
         return load_rl_cfg(self.task_id)
 
+    def obs_sets(self, groups: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which ``groups`` of observations actor and critic read, as rsl_rl does; a critic like the actor, none.
+
+        Raises:
+            ValueError: ``rl_cfg.obs_groups`` has a group that the task has not.
+        """
+        asked = self.rl_cfg().obs_groups
+        sets = {}
+        for reader in ("actor", "critic"):
+            sets[reader] = tuple(asked.get(reader) or (reader if reader in groups else "policy",))
+            for group in sets[reader]:
+                if group not in groups:
+                    what = f"{self.address}: the {reader} reads the observations '{group}' (rl_cfg.obs_groups)"
+                    raise ValueError(f"{what}, and the task has {', '.join(groups)}")
+        return sets if sets["critic"] != sets["actor"] else {"actor": sets["actor"]}
+
 
 def find_source(task: str) -> Source:
     """Find a task by ``mjlab:NAME`` or ``mjlab:PACKAGE:NAME``.
@@ -72,6 +89,8 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     registered = list_tasks(package)
+    if package and name not in registered and importlib.util.find_spec(f"{package}.tasks") is not None:
+        registered = list_tasks(f"{package}.tasks")
     if name not in registered:
         same = [one for one in registered if one.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
@@ -91,11 +110,10 @@ def list_tasks(package: str = "") -> list[str]:
     with quiet():
         try:
             import mjlab.tasks
-            from mjlab.scene import Scene
             from mjlab.tasks.registry import list_tasks
 
-            if not hasattr(Scene, "collect_variant_info"):
-                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.4 or newer is needed, 1.6.0 was tested")
+            if importlib.util.find_spec("mjlab.managers.metrics_manager") is None:
+                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.2 or newer is needed, 1.6.0 was tested")
         except ModuleNotFoundError as error:
             missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
             raise ValueError(missing) from None
@@ -107,10 +125,8 @@ def list_tasks(package: str = "") -> list[str]:
             try:
                 importlib.import_module(package)
             except Exception as error:  # of its code
-                reason = str(error)
-                if not isinstance(error, ModuleNotFoundError):
-                    last, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-                    reason = f"{last.filename}:{last.lineno}: {kind}: {error}; is it for mjlab {_version('mjlab')}?"
+                missing = (error.name or "" if isinstance(error, ModuleNotFoundError) else "") + "."
+                reason = str(error) if f"{package}.".startswith(missing) else described(error, package)
                 raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
             finally:
                 sys.path.remove(os.getcwd())
@@ -147,6 +163,27 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
     for name, event in cfg.events.items():
         if event is not None and event.mode == "interval" and event.is_global_time:
             raise ValueError(f"{source.address}: the event '{name}' has one clock for all environments, not supported")
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def described(error: Exception, package: str = "") -> str:
+    """Return the line of a package that raised an error, the error, and whether it may be one of versions."""
+    first = list(causes(error))[-1]
+    if isinstance(first, UserError):
+        return str(first)
+    frames = traceback.extract_tb(first.__traceback__)
+    inside = [frame for frame in frames if f"/{package.split('.')[0]}/" in frame.filename and package]
+    line = (inside or frames)[-1]
+    text = f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
+    missing = first.name if isinstance(first, ModuleNotFoundError) and first.name else "mjlab"
+    of_mjlab = "/mjlab/" in frames[-1].filename or isinstance(first, (AttributeError, ImportError, TypeError))
+    return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab and missing.startswith("mjlab") else text
 
 
 def _incomplete(error: ModuleNotFoundError) -> str:

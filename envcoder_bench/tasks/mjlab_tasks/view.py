@@ -10,7 +10,7 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,17 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 from torch import Tensor
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation, declared_shapes
 
 TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
 
 
-class NeedsAll(Exception):
-    """Raised where a term reads an object that has no view of some environments."""
+class NeedsAll(UserError):
+    """Raised where code reads an object that has no view of some environments."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the task's code reads the term '{name}', which cannot be divided by candidates")
 
 
 class ArraysView:
@@ -157,6 +161,56 @@ class ManagerView:
         return value[self._rows] if isinstance(value, Tensor) and value.dim() else value
 
 
+class Commands:
+    """The commands of all blocks, as action terms read them: ``env.command_manager``."""
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        self._managers = [block.command_manager for block in blocks]
+
+    @property
+    def active_terms(self) -> list[str]:
+        return self._managers[0].active_terms
+
+    def get_command(self, name: str) -> Tensor:
+        commands = [manager.get_command(name) for manager in self._managers]
+        return commands[0] if len(commands) == 1 else torch.cat(commands)
+
+    def get_term(self, name: str) -> Any:
+        if len(self._managers) > 1:
+            message = f"an action reads the command '{name}' beyond get_command, which differs between candidates"
+            raise UserError(f"{message}: let candidates change no commands, events or curriculum")
+        return self._managers[0].get_term(name)
+
+
+class Actions(ManagerView):
+    """Some environments of the action manager."""
+
+    def __init__(self, manager: Any, rows: slice, env: EnvView) -> None:
+        super().__init__(manager, rows)
+        self._env = env
+
+    def get_term(self, name: str) -> Any:
+        """Return a term of the same class, whose tensors are those of the environments."""
+        term, rows, env = self._manager.get_term(name), self._rows, self._env
+        views = {id(entity): env.scene[key] for key, entity in env.world.scene.entities.items()}
+        views[id(env.world.env)] = env
+        cls = type(term)
+
+        def getter(self: Any, name: str) -> Any:
+            if name.startswith("__") or hasattr(cls, name):  # a method or a property, of the view
+                return object.__getattribute__(self, name)
+            value = getattr(term, name)
+            per_env = isinstance(value, Tensor) and value.dim() and len(value) == env.world.num_envs
+            return value[rows] if per_env else views.get(id(value), value)
+
+        def setter(self: Any, name: str, value: Any) -> None:
+            getattr(self, name)[:] = value
+
+        view = copy.copy(term)
+        view.__class__ = type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter})
+        return view
+
+
 class EnvView(ManagerBasedRlEnv):
     """Some environments of the shared simulation, as mjlab's terms see them: a ``ManagerBasedRlEnv``.
 
@@ -176,7 +230,7 @@ class EnvView(ManagerBasedRlEnv):
         self.obs_buf, self.render_mode = {}, None
         if hasattr(world, "action_manager"):
             actions = world.action_manager
-            self.action_manager = actions if whole else ManagerView(actions, rows)  # type: ignore[assignment]
+            self.action_manager = actions if whole else Actions(actions, rows, self)  # type: ignore[assignment]
 
     @property
     def episode_length_buf(self) -> Tensor:  # type: ignore[override]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +40,19 @@ class World:
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often mjlab's code has read ``steps``, or has run the simulation.
         parts: runs the parts of a step.
+        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
-    def __init__(self, cfg: Any, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        cfg: Any,
+        num_envs: int,
+        device: str,
+        simulation: Callable[..., Any],
+        obs_sets: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.obs_sets = obs_sets
         cfg.scene.num_envs = num_envs
         generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
         if generator is not None and generator.seed is None:
@@ -53,13 +62,12 @@ class World:
         if self.scene.terrain is not None:
             self.scene.terrain.__class__ = _Terrain
             self.scene.terrain.world = self  # type: ignore[attr-defined]
-        self.sim = simulation(
-            num_envs=num_envs,
-            cfg=cfg.sim,
-            spec=self.scene.spec,
-            variant_info=self.scene.collect_variant_info(),
-            device=device,
-        )
+        model: dict[str, Any] = {}
+        if hasattr(self.scene, "collect_variant_info"):
+            model = {"spec": self.scene.spec, "variant_info": self.scene.collect_variant_info()}
+        else:  # mjlab 1.2 and 1.3
+            model = {"model": self.scene.compile()}
+        self.sim = simulation(num_envs=num_envs, cfg=cfg.sim, device=device, **model)
         if not isinstance(self.sim, BatchSimulation):
             self.sim._data_bridge = _InOrder(self.sim.wp_data)
             self.sim._model_bridge = _InOrder(self.sim.wp_model, nworld=num_envs)
