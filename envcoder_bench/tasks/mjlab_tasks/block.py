@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from mjlab.managers.command_manager import CommandManager, NullCommandManager
+from mjlab.managers.command_manager import CommandManager, CommandTerm, NullCommandManager
 from mjlab.managers.curriculum_manager import CurriculumManager, NullCurriculumManager
 from mjlab.managers.event_manager import EventManager
 from mjlab.managers.metrics_manager import MetricsManager, NullMetricsManager
@@ -302,7 +302,9 @@ class Block(EnvView):
 
     def command(self, mask: Tensor) -> None:
         """Advance the commands; where ``mask`` ``(n,)`` is True an episode has begun, and timers stay full."""
-        dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
+        dt: Any = self.step_dt  # before mjlab 1.6 the timers of all environments go on
+        if "env_ids" in inspect.signature(CommandTerm.compute).parameters:
+            dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
         with self._masked("commands"):
             for name, term in self._commands():
                 rename_stream(f"commands/{name}")

@@ -63,7 +63,7 @@ def world_key(cfg: Any) -> Any:
 def changes_terms(curriculum: Mapping[str, Any]) -> bool:
     """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
     harmless = ("commands_vel", "terrain_levels_vel")
-    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values() if cfg is not None)
+    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values())
 
 
 def _config_class(section: str) -> Any:
@@ -85,8 +85,8 @@ def _config_class(section: str) -> Any:
 
 
 def _changed(section: str, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the terms of a section with changes; None-valued terms of the base are absent."""
-    terms = {name: cfg for name, cfg in base.items() if cfg is not None}
+    """Return the terms of a section with changes."""
+    terms = dict(base)
     for name, value in changes.items():
         term = _term(section, name, terms.get(name), value, terms)
         weight = getattr(term, "weight", 0.0)

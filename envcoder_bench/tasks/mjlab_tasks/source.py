@@ -12,14 +12,14 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from io import StringIO
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.tasks.mjlab_tasks import PREFIX
+from envcoder_bench.tasks.mjlab_tasks import PREFIX, SECTIONS
 from isaacgym_mujoco.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
@@ -53,10 +53,16 @@ class Source:
         return ", ".join(f"{name} {_version(name)}" for name in names)
 
     def env_cfg(self) -> Any:
-        """Return a new copy of its config."""
+        """Return a new copy of its config, without the terms that are None, which mjlab skips."""
         from mjlab.tasks.registry import load_env_cfg
 
-        return load_env_cfg(self.task_id)
+        cfg = load_env_cfg(self.task_id)
+        for section in (*SECTIONS, "metrics"):
+            setattr(cfg, section, _without_none(getattr(cfg, section)))
+        for group in cfg.observations.values():
+            group.terms = _without_none(group.terms)
+        cfg.observations = {name: group for name, group in cfg.observations.items() if group.terms}
+        return cfg
 
     def rl_cfg(self) -> Any:
         """Return its config of PPO."""
@@ -151,7 +157,7 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
         if isinstance(sensor, CameraSensorCfg):
             raise ValueError(f"{source.address} has the camera sensor '{sensor.name}', and cameras are not supported")
     for name, command in cfg.commands.items():
-        if command is not None and getattr(command, "motion_file", None) == "":
+        if getattr(command, "motion_file", None) == "":
             raise ValueError(f"{source.address}: the command '{name}' has no motion file: {_REGISTER} with motion_file")
         if getattr(command, "sampling_mode", "") == "adaptive":
             what = f"{source.address}: the command '{name}' samples by the failures of all environments"
@@ -161,8 +167,12 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
             if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):
                 raise ValueError(f"{source.address}: an actuator of '{name}' is delayed, which is not supported yet")
     for name, event in cfg.events.items():
-        if event is not None and event.mode == "interval" and event.is_global_time:
+        if event.mode == "interval" and event.is_global_time:
             raise ValueError(f"{source.address}: the event '{name}' has one clock for all environments, not supported")
+
+
+def _without_none(terms: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: term for name, term in terms.items() if term is not None}
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -182,7 +192,10 @@ def described(error: Exception, package: str = "") -> str:
     line = (inside or frames)[-1]
     text = f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
     missing = first.name if isinstance(first, ModuleNotFoundError) and first.name else "mjlab"
-    of_mjlab = "/mjlab/" in frames[-1].filename or isinstance(first, (AttributeError, ImportError, TypeError))
+    of_mjlab = "/mjlab/" in frames[-1].filename and not str(first).startswith(
+        "Error:"
+    )  # of MuJoCo, such as a lost mesh
+    of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError))
     return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab and missing.startswith("mjlab") else text
 
 

@@ -60,7 +60,7 @@ def _measured_class(source: Source, cfg: Any) -> Any:
     from envcoder_bench.tasks.mjlab_tasks.fitness import measure_of
     from envcoder_bench.tasks.mjlab_tasks.task import SPARE_COLUMNS, SPARE_TERMS, MjlabTask
 
-    measure, obs_sets = measure_of(cfg), source.obs_sets([k for k, group in cfg.observations.items() if group])
+    measure, obs_sets = measure_of(cfg), source.obs_sets(cfg.observations)
     attributes: dict[str, Any] = {
         "__doc__": f"mjlab's {source.task_id} ({source.version})",
         "name": source.name,
@@ -97,7 +97,7 @@ def _measured_class(source: Source, cfg: Any) -> Any:
 
 
 def _fields(widths: dict[str, int], probe: Any) -> dict[str, Field]:
-    critic = {"critic_buf": Field((widths["critic"],), "-", "the critic's observation terms; the rest is 0")}
+    critic = {"critic_buf": Field((widths.get("critic", 0),), "-", "the critic's observation terms; the rest is 0")}
     return {
         **probe.reader.fields(),
         "actions": Field((probe.default_action_dim,), "-", "last action of the policy; 0 where an episode begins"),
@@ -117,9 +117,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
     from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
 
     cfg = source.env_cfg()
-    terms = {name: term for name, term in cfg.rewards.items() if term is not None}
-    names = list(terms)
-    weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in terms.items())
+    names = list(cfg.rewards)
+    weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in cfg.rewards.items())
     text = functions_text(names, task_class.own_widths, lambda name: False)
     rest = functions_text(names, task_class.own_widths, lambda name: name == "compute_reward")
     scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward

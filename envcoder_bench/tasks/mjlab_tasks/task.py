@@ -104,7 +104,7 @@ class MjlabTask(Task):
         self.reader = StateReader({})
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
-        self.reader = StateReader(sources_of(self.world, lambda name: self.commands.get_command(name), commands))
+        self.reader = StateReader(sources_of(self.world, self.world.commands.get_command, commands))
         self.state.update(self.reader.tensors)
 
     @classmethod
@@ -179,7 +179,6 @@ class MjlabTask(Task):
         from envcoder_bench.tasks.mjlab_tasks.histories import ShiftedBuffer
         from envcoder_bench.tasks.mjlab_tasks.parts import Parts
         from envcoder_bench.tasks.mjlab_tasks.patches import world_key
-        from envcoder_bench.tasks.mjlab_tasks.view import Commands
 
         size = int(groups.lanes.max()) + 1
         count = self.num_envs // size
@@ -207,7 +206,7 @@ class MjlabTask(Task):
                 if type(owner) is CircularBuffer:
                     owner.__class__ = ShiftedBuffer
         self.reader.used = groups.keys
-        self.world.env.command_manager = self.commands = Commands(self.blocks)
+        self.world.commands.blocks = self.blocks
         self._spread = True
         self._begun, self._settings = False, None
         self.world.parts = Parts(capture_on(self.device), self.world, self.blocks)
@@ -392,7 +391,7 @@ def capture_on(device: torch.device) -> Any:
 
 
 def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False) -> Any:
-    """Return the class of the simulation: C MuJoCo on a CPU unless ``sim.backend`` is ``warp``, or the task needs it."""
+    """Return the class of the simulation: C MuJoCo on a CPU, unless Warp is asked for or needed."""
     backend = cfg.get("sim", {}).get("backend", "auto")
     if backend not in ("auto", "mujoco", "warp"):
         raise UserError(f"task.sim.backend is {backend!r}: it must be auto, mujoco or warp")

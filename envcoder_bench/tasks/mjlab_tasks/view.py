@@ -162,24 +162,36 @@ class ManagerView:
 
 
 class Commands:
-    """The commands of all blocks, as action terms read them: ``env.command_manager``."""
+    """The commands of all blocks, as action terms read them: ``env.command_manager``.
 
-    def __init__(self, blocks: Sequence[Any]) -> None:
-        self._managers = [block.command_manager for block in blocks]
+    Attributes:
+        blocks: of the task; they come after the actions.
+    """
 
-    @property
-    def active_terms(self) -> list[str]:
-        return self._managers[0].active_terms
+    def __init__(self) -> None:
+        self.blocks: Sequence[Any] = ()
 
     def get_command(self, name: str) -> Tensor:
-        commands = [manager.get_command(name) for manager in self._managers]
-        return commands[0] if len(commands) == 1 else torch.cat(commands)
+        return _joined([block.command_manager.get_command(name) for block in self.blocks])
 
     def get_term(self, name: str) -> Any:
-        if len(self._managers) > 1:
-            message = f"an action reads the command '{name}' beyond get_command, which differs between candidates"
-            raise UserError(f"{message}: let candidates change no commands, events or curriculum")
-        return self._managers[0].get_term(name)
+        """Return an object with the tensors of a term."""
+        return _Command(self, name)
+
+
+class _Command:
+    def __init__(self, commands: Commands, name: str) -> None:
+        self._commands, self._name = commands, name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _joined([getattr(block.command_manager.get_term(self._name), name) for block in self._commands.blocks])
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Return the rows of all values, which other than tensors are taken from the first."""
+    return torch.cat(list(values)) if len(values) > 1 and isinstance(values[0], Tensor) else values[0]
 
 
 class Actions(ManagerView):
@@ -206,9 +218,7 @@ class Actions(ManagerView):
         def setter(self: Any, name: str, value: Any) -> None:
             getattr(self, name)[:] = value
 
-        view = copy.copy(term)
-        view.__class__ = type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter})
-        return view
+        return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
 
 
 class EnvView(ManagerBasedRlEnv):

@@ -21,7 +21,7 @@ from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
-from envcoder_bench.tasks.mjlab_tasks.view import EnvView
+from envcoder_bench.tasks.mjlab_tasks.view import Commands, EnvView
 from isaacgym_mujoco.physics.warp_streams import TorchStream
 
 TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
@@ -36,7 +36,7 @@ class World:
         simulation: creates the simulation, as mjlab's ``Simulation``.
 
     Attributes:
-        scene, sim, action_manager: mjlab's.
+        scene, sim, action_manager: mjlab's; ``commands`` are those of all blocks.
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often mjlab's code has read ``steps``, or has run the simulation.
         parts: runs the parts of a step.
@@ -81,6 +81,7 @@ class World:
         self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
+        self.env.command_manager = self.commands = Commands()  # type: ignore[assignment]
         self.action_manager = ActionManager(cfg.actions, self.env)
         self.env.action_manager = self.action_manager
 
@@ -205,7 +206,7 @@ class World:
             sensor.prepare_rays()
             points, rays = (wp.to_torch(x).view(self.num_envs, -1, 3) for x in (sensor._ray_pnt, sensor._ray_vec))
             excluded = sensor._ray_bodyexclude.numpy()
-            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.include_geom_groups, excluded)
+            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.cfg.include_geom_groups, excluded)
             for target, x in zip((sensor._ray_dist, sensor._ray_geomid, sensor._ray_normal), hits):
                 wp.to_torch(target).copy_(x)
 
