@@ -14,6 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -73,7 +74,9 @@ class Terms:
         for term in self.table.terms:
             if term.name == name:
                 return term.cfg
-        raise ValueError(f"Term '{name}' not found in active terms.")
+        there = ", ".join(self.active_terms)
+        message = f"a curriculum or event reads the term '{name}' of {self.table.section}; there are {there}"
+        raise ValueError(f"{message}: patch the curriculum, too")
 
 
 class Terminations(Terms):
@@ -367,6 +370,21 @@ class Block(EnvView):
                     return misshapen("observations", name, value, n, f"({n}, k)")
         return raised_in("observations", "", error)
 
+    def set_by_curriculum(self) -> tuple[str, str] | None:
+        """Return section and name of what the first group has patched, and its curriculum has set to other numbers."""
+        live = {
+            "rewards": {term.name: term.cfg for term in self.rewards.terms},
+            "terminations": {term.name: term.cfg for term in self.ends.terms},
+            "commands": {name: term.cfg for name, term in self._commands()},
+        }
+        for section, terms in live.items():
+            registered, patched = (getattr(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
+            for name, cfg in terms.items():
+                asked = _numbers(patched[name])
+                if asked != _numbers(registered.get(name)) and asked != _numbers(cfg):
+                    return section, name
+        return None
+
     # parts
 
     def part(self, rows: slice) -> EnvView:
@@ -463,6 +481,17 @@ class Block(EnvView):
         self._shapes.name = name
         with self._drawing(name, self.draws.step), self._shapes:
             yield
+
+
+def _numbers(cfg: Any) -> dict[str, Any]:
+    """Return the numbers of a term's config, or a command's, and their ranges."""
+    if cfg is None:
+        return {}
+    values = {**vars(cfg), **getattr(cfg, "params", {}), **vars(getattr(cfg, "ranges", None) or _NOTHING)}
+    return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}
+
+
+_NOTHING = SimpleNamespace()
 
 
 def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:

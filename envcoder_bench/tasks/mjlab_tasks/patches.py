@@ -179,6 +179,9 @@ def in_module(module: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     Raises:
         PatchError: one of these names is not a dict, or a function makes a dict useless.
     """
+    for section in ("actions", "metrics", "scene", "sim"):
+        if module.get(section) and isinstance(module[section], dict):
+            raise PatchError(section, "", f"{section} are the task's: a candidate patches {', '.join(SECTIONS)}")
     patches = {section: module[section] for section in SECTIONS if section in module}
     for section, value in patches.items():
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):

@@ -115,7 +115,7 @@ class MjlabTask(Task):
             PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
         """
         from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
-        from envcoder_bench.tasks.mjlab_tasks.patches import functions_text, in_module, only_weights
+        from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms, functions_text, in_module, only_weights
 
         patches = in_module(module, source)
         if not patches:
@@ -123,7 +123,7 @@ class MjlabTask(Task):
         base = cls.source.env_cfg()
         configs = patched(base, [patches], cls.obs_sets["actor"][0])
         names, widths = list(configs[0].rewards), dict(cls.own_widths)
-        if not only_weights(patches):
+        if not only_weights(patches) or changes_terms(base.curriculum):
             names, widths = cls._tried(patches)
         for name, width in (*widths.items(), ("terms", len(names))):
             if width > cls.widths.get(name, width):
@@ -155,6 +155,10 @@ class MjlabTask(Task):
         for error in task.faults.values():
             raise error
         block = task.blocks[0]
+        if (overridden := block.set_by_curriculum()) is not None:
+            section, name = overridden
+            message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
+            raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
         return list(block.configs[0].rewards), block.obs_widths()
 
     @property

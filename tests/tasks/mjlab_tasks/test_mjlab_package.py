@@ -175,6 +175,14 @@ def load(tmp_path, text):
 HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
 
 
+CURRICULUM = """from mjlab.envs import mdp
+
+stages = [{"step": 0, "weight": 0.5}]
+params = {"reward_name": "smooth_reward", "stages": stages}
+curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
+"""
+
+
 @pytest.mark.parametrize(
     "text, line, message",
     [
@@ -192,6 +200,18 @@ HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
         ('rewards = {"smooth_reward": {"params": {"x": 1}}}\n', 1, "the term 'smooth_reward' raised TypeError"),
         ('reward = {"smooth_reward": 1.0}\n', None, r"it has reward \(line 1\) \(did you mean rewards\?\)"),
         ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
+        (
+            "def mine(env):\n    assert False\n\n\nrewards = {'mine': mine}\n",
+            2,
+            "'mine' raised AssertionError: assert False",
+        ),
+        ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
+        (
+            CURRICULUM + "rewards = {'smooth_reward': 3.0}\n",
+            6,
+            r"curriculum sets the numbers of rewards\['smooth_reward'\]",
+        ),
+        (CURRICULUM + "rewards = {'smooth_reward': None}\n", 6, "reads the term 'smooth_reward' of rewards"),
     ],
 )
 def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
