@@ -344,8 +344,8 @@ class Block(EnvView):
         manager = self._observations[0][0]
         widths = {}
         for reader, groups in self.world.obs_sets.items():
-            dims = [manager.group_obs_dim[group] if manager.group_obs_concatenate[group] else () for group in groups]
-            if any(len(dim) != 1 for dim in dims):
+            dims: list[Any] = [manager.group_obs_dim[group] for group in groups]
+            if any(not isinstance(dim, tuple) or len(dim) != 1 for dim in dims):
                 raise PatchError(
                     "observations",
                     "",

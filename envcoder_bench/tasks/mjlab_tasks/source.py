@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
+import pkgutil
 import sys
 import traceback
 import warnings
@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
@@ -24,6 +25,7 @@ from isaacgym_mujoco.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
 
+_broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
 _REGISTER = "as docs/mjlab.md shows, register the task"
 
 
@@ -95,12 +97,14 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     registered = list_tasks(package)
-    if package and name not in registered and importlib.util.find_spec(f"{package}.tasks") is not None:
+    inside = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))
+    if name not in registered and "tasks" in [module.name for module in inside]:
         registered = list_tasks(f"{package}.tasks")
     if name not in registered:
         same = [one for one in registered if one.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
-        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}")
+        broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
+        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}{broken}")
     return Source(task, name, package)
 
 
@@ -118,14 +122,16 @@ def list_tasks(package: str = "") -> list[str]:
             import mjlab.tasks
             from mjlab.tasks.registry import list_tasks
 
-            if importlib.util.find_spec("mjlab.managers.metrics_manager") is None:
+            if not Path(mjlab.__path__[0], "managers", "metrics_manager.py").is_file():
                 raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.2 or newer is needed, 1.6.0 was tested")
         except ModuleNotFoundError as error:
             missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
             raise ValueError(missing) from None
         for point in entry_points(group="mjlab.tasks"):
-            with contextlib.suppress(Exception):  # a broken package is none of this task's business
+            try:
                 point.load()
+            except Exception as error:  # which another task does not need
+                _broken[point.name] = described(error, point.module)
         if package:
             sys.path.insert(0, os.getcwd())
             try:
@@ -144,7 +150,8 @@ def quiet() -> Iterator[None]:
     """Hide what mjlab and Warp print while they are imported or built."""
     from isaacgym_mujoco.physics.batch import collected
 
-    with contextlib.redirect_stdout(StringIO()), warnings.catch_warnings(), collected():
+    out, err = contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO())
+    with out, err, warnings.catch_warnings(), collected():
         warnings.simplefilter("ignore")
         yield
 

@@ -1,6 +1,7 @@
 """With mjlab itself: its own environment is the oracle."""
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.dicts import load_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.mjlab_tasks import SECTIONS
+from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
 from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
@@ -474,6 +475,16 @@ def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
         find_spec(f"mjlab:{task}")
 
 
+def test_an_installed_package_that_is_broken_is_named_where_a_task_is_unknown(package, monkeypatch):
+    point = EntryPoint("olds", "older", "mjlab.tasks")
+    monkeypatch.setattr(source, "entry_points", lambda group: [point])
+    monkeypatch.setattr(source, "_broken", {})
+    monkeypatch.syspath_prepend(package)
+    assert CARTPOLE in source.list_tasks()
+    with pytest.raises(ValueError, match=r"the package olds cannot be loaded: .*older.py:1: ModuleNotFoundError"):
+        find_spec("mjlab:Task")
+
+
 def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_part_of_an_action():
     driven = Driven(GO1, 2, 2, patches=[{}, {"events": {"push_robot": None}}])
     world, blocks = driven.task.world, driven.task.blocks
@@ -524,6 +535,7 @@ def test_from_the_registry_to_a_ranking(tmp_path):
     settings = {"num_envs_per_candidate": 8, "learning_iterations": 2}
     few = ["evaluation.num_envs=2", "evaluation.points=1", "evaluation.final_episodes=2"]
     result = evaluate(address, tmp_path, output_dir=tmp_path / "run", overrides=few, **settings)
+    assert f"<title>{address}: " in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     rows = {row.candidate: row for row in result.rows}
     assert rows["wrong"].error and "rewards has no term 'smooth'" in rows["wrong"].error
     assert all(0.0 <= rows[name].fitness <= 1.0 for name in ("weight", "plain", "human", "unshaped"))
