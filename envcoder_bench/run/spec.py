@@ -26,6 +26,7 @@ from envcoder_bench.core.settings import (
     words_for,
 )
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
 from envcoder_bench.tasks.registry import built_spec, find_spec
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -187,6 +188,11 @@ class RunConfig(Keys):
     def address(self) -> str:
         """The value for ``--task``: the name of the task, or where it is."""
         return self.task_source or self.task.name
+
+    @property
+    def task_title(self) -> str:
+        """The task in titles: ``mjlab:NAME`` as ``--task`` has it, otherwise its name."""
+        return self.address if is_mjlab_address(self.address) else self.task.name
 
     @property
     def params(self) -> dict[str, Any]:

@@ -257,8 +257,9 @@ def _refuse_bad_sets(
 ) -> None:
     # no function: name what the file defines, and near matches
     if not functions:
-        near = {name: near_type(name, types) or near_matches(name, dicts) for name in scan.definitions}
-        defined = [name for name, x in scan.definitions.items() if near[name] or isinstance(x[-1], ast.FunctionDef)]
+        defined_here = {name: x for name, x in scan.definitions.items() if name not in scan.modules}
+        near = {name: near_type(name, types) or near_matches(name, dicts) for name in defined_here}
+        defined = [name for name, x in defined_here.items() if near[name] or isinstance(x[-1], ast.FunctionDef)]
         hints = [f"{name} (line {scan.line(name)}){near[name]}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]

@@ -296,7 +296,7 @@ def comparison_page(comparison: Comparison) -> str:
     first = next(iter(runs.values()))
     return render_page(
         RunPage(
-            title=f"{first.cfg.task.name}: comparison of {len(runs)} runs",
+            title=f"{first.cfg.task_title}: comparison of {len(runs)} runs",
             fitness_meaning=comparison.fitness_meaning,
             ranked=comparison.ranked,
             candidates=_sources(comparison),

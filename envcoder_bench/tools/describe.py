@@ -34,11 +34,11 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     spec = RunSpec.found(cfg)
     fitness = _fitness(spec)  # first: building a task takes a while
     spec = spec.built()
-    name, task = spec.task.name, spec.task.task_class
+    task = spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
-        wrap(f"{name}: {spec.task.summary}", width, then=""),
+        wrap(f"{cfg.task_title}: {spec.task.summary}", width, then=""),
         wrap(f"fitness: {fitness}", width, then="  "),
         wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",

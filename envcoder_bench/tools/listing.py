@@ -16,6 +16,7 @@ from envcoder_bench.report.results import read_results
 from envcoder_bench.report.words import aligned, alone
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
 
 COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
 DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run
@@ -70,7 +71,9 @@ def read_run(path: Path) -> ListedRun:
     try:
         record = read_provenance(folder.run)
         date = "" if record.begun is None else record.begun[:19].replace("T", " ")
-        task = yaml.safe_load(record.config)["task"]["name"]
+        config = yaml.safe_load(record.config)
+        source = config.get("task_source") or ""
+        task = source if is_mjlab_address(source) else config["task"]["name"]
         ranked = _ranked(folder)
     except UserError as error:
         damage = str(error)

@@ -177,7 +177,7 @@ def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageE
 def _page(run: OpenedRun, videos: PageVideos) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
     return RunPage(
-        title=f"{cfg.task.name}: {entrants(row.candidate for row in ranked)}",
+        title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
         candidates=_candidates(run),

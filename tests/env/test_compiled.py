@@ -140,3 +140,9 @@ def test_rounding_is_ten_times_the_error_of_float32(large, most, least):
     actions = torch.tensor([[5.0], [5.0], [0.3], [0.7]])  # two groups
     allowed = rounding(Group(), sum_of_three(large), {ACTION: actions}, 2, torch.tensor(0))
     assert allowed.shape == (2,) and allowed.max() <= most + 1e-6 and allowed.max() >= least
+
+
+def test_rows_that_are_not_finite_allow_nothing_and_leave_the_others_their_allowance():
+    actions = torch.tensor([[5.0], [5.0], [5.0], [float("nan")], [float("inf")], [0.7]])  # two groups
+    allowed = rounding(Group(), sum_of_three(1e8), {ACTION: actions}, 3, torch.tensor(0))
+    assert allowed.tolist() == pytest.approx([0.0, 0.0, 10.0])

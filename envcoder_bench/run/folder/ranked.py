@@ -114,7 +114,7 @@ def write_studies(
             return {}
         write_effects(folder.path / TERMS, all_studies)
         for study in all_studies:
-            plot_study(study, folder.path / picture(study), cfg.task.name)
+            plot_study(study, folder.path / picture(study), cfg.task_title)
     except OSError:
         raise
     except Exception as error:  # the ranking must not depend on it

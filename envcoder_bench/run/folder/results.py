@@ -114,7 +114,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     if folder.curves.is_file():
         for log in filter(Path.is_file, folder.logs):
             sort_rows(log, _names(sources))
-        curves, task = read_curves(folder.curves), cfg.task.name
+        curves, task = read_curves(folder.curves), cfg.task_title
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update((log.stem, log.name) for log in folder.logs)
@@ -124,7 +124,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     race = {}
     if cfg.race.enabled and saved.decided:
         race["race"] = race_summary(results, saved.decided, cfg.learning_iterations)
-        plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race["race"])
+        plot_race(results, ranked, folder.path / RACE, task=cfg.task_title, **race["race"])
         paths.update(race=RACE)
     # summary.json, with which the run is complete
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}

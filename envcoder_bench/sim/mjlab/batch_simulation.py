@@ -27,6 +27,13 @@ _EAGER = ("sensordata",)  # fields of which views are kept
 _MATRICES = ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat")
 
 
+class NeedsWarp(AttributeError):
+    """Raised where code reads what MuJoCo Warp alone has."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not available with MuJoCo on a CPU: set task.sim.backend=warp")
+
+
 @functools.cache
 def declared_shapes(kind: str) -> dict[str, tuple[Any, ...]]:
     """Return MuJoCo Warp's declared shapes of the fields of ``Model`` or ``Data``; ``*`` or ``nworld``: per world."""
@@ -52,7 +59,7 @@ class BatchData:
             try:
                 self._bound[name] = self._batch.bind(name)
             except (ValueError, KeyError, TypeError) as error:
-                raise AttributeError(f"the field {name!r} is not available on a CPU: set sim.backend=warp") from error
+                raise NeedsWarp(f"sim.data.{name}") from error
             shape = self._bound[name].shape
             shape = (*shape[:2], 3, 3) if name in _MATRICES else shape
             self._mirrors[name] = torch.zeros(shape, dtype=torch.bool if name == "eq_active" else torch.float32)
@@ -153,7 +160,7 @@ class BatchSimulation:
         variant_info: Any = None,
     ) -> None:
         if variant_info:
-            raise ValueError("meshes that differ between environments are not available on a CPU: set sim.backend=warp")
+            raise NeedsWarp("a mesh that differs between environments")
         self.cfg, self.device, self.num_envs = cfg, device, num_envs
         self.mj_model = spec.compile() if model is None else model
         cfg.mujoco.apply(self.mj_model)
@@ -167,6 +174,9 @@ class BatchSimulation:
         self.per_world_default_fields: set[str] = set()
         self.failed = torch.zeros(num_envs, dtype=torch.bool)
         self._defaults: dict[str, Tensor] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        raise NeedsWarp(f"sim.{name}") if name.startswith("wp_") else AttributeError(f"the simulation has no {name!r}")
 
     @property
     def default_model_fields(self) -> dict[str, Tensor]:

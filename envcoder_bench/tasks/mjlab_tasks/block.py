@@ -14,10 +14,11 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from mjlab.managers.command_manager import CommandManager, NullCommandManager
+from mjlab.managers.command_manager import CommandManager, CommandTerm, NullCommandManager
 from mjlab.managers.curriculum_manager import CurriculumManager, NullCurriculumManager
 from mjlab.managers.event_manager import EventManager
 from mjlab.managers.metrics_manager import MetricsManager, NullMetricsManager
@@ -33,7 +34,6 @@ from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen, key_
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
 from envcoder_bench.tasks.mjlab_tasks.world import World
 
-ACTOR = "actor"
 Fault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
 
 
@@ -60,7 +60,26 @@ class Unlogged(dict[str, Tensor]):
         return ()
 
 
-class Terminations:
+class Terms:
+    """The terms of a section as a curriculum reads and changes them: ``env.reward_manager``."""
+
+    table: TermTable
+
+    @property
+    def active_terms(self) -> list[str]:
+        return list(dict.fromkeys(term.name for term in self.table.terms))
+
+    def get_term_cfg(self, name: str) -> Any:
+        """Return the config of a term, whose weight and parameters a curriculum may set."""
+        for term in self.table.terms:
+            if term.name == name:
+                return term.cfg
+        there = ", ".join(self.active_terms)
+        message = f"a curriculum or event reads the term '{name}' of {self.table.section}; there are {there}"
+        raise ValueError(f"{message}: patch the curriculum, too")
+
+
+class Terminations(Terms):
     """Which episodes end, as reward terms read it from ``env.termination_manager``.
 
     Attributes:
@@ -81,20 +100,6 @@ class Terminations:
         if name not in self.values:
             self.values[name] = torch.zeros_like(self.terminated)
         return self.values[name]
-
-
-class Terms:
-    """The terms of a section as a curriculum reads and changes them: ``env.reward_manager``."""
-
-    def __init__(self, table: TermTable) -> None:
-        self._table = table
-
-    def get_term_cfg(self, name: str) -> Any:
-        """Return the config of a term, whose weight and parameters a curriculum may set."""
-        for term in self._table.terms:
-            if term.name == name:
-                return term.cfg
-        raise ValueError(f"Term '{name}' not found in active terms.")
 
 
 class Block(EnvView):
@@ -175,10 +180,12 @@ class Block(EnvView):
                         term.func = Named(term.func, f"observations/{group}/{name}")
                 self._observations.append((manager, slice(first * self.size, last * self.size)))
         # terminations and rewards
-        self.termination_manager = Terminations(self._n, self.device_)  # type: ignore[assignment]
-        self.ends = self._table("terminations", "time_out")
-        self.rewards = self._table("rewards")
-        self.reward_manager = Terms(self.rewards)  # type: ignore[assignment]
+        ends = Terminations(self._n, self.device_)
+        self.termination_manager = ends  # type: ignore[assignment]
+        self.ends = ends.table = self._table("terminations", "time_out")
+        rewards = Terms()
+        self.reward_manager = rewards  # type: ignore[assignment]
+        self.rewards = rewards.table = self._table("rewards")
         self._weights = [self._weight(term) for term in self.rewards.terms]
         self.curriculum_manager = CurriculumManager(cfg.curriculum, self) if cfg.curriculum else NullCurriculumManager()
         self.metrics_manager = MetricsManager(cfg.metrics, self) if cfg.metrics else NullMetricsManager()
@@ -298,7 +305,9 @@ class Block(EnvView):
 
     def command(self, mask: Tensor) -> None:
         """Advance the commands; where ``mask`` ``(n,)`` is True an episode has begun, and timers stay full."""
-        dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
+        dt: Any = self.step_dt  # before mjlab 1.6 the timers of all environments go on
+        if "env_ids" in inspect.signature(CommandTerm.compute).parameters:
+            dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
         with self._masked("commands"):
             for name, term in self._commands():
                 rename_stream(f"commands/{name}")
@@ -323,10 +332,27 @@ class Block(EnvView):
                     fault = self._of_observation(groups[0], self.part(rows), error)
                     self._faults([self.groups.start + g for g in groups], fault)
                     continue
-                for group, x in observed.items():
-                    buffer = self._buffers.get(group)
-                    if buffer is not None and isinstance(x, Tensor):
-                        buffer[rows, : x.shape[1]].copy_(x)
+                for reader, groups in self.world.obs_sets.items():
+                    first = 0
+                    for x in (observed[group] for group in groups):
+                        assert isinstance(x, Tensor)
+                        self._buffers[reader][rows, first : first + x.shape[1]].copy_(x)
+                        first += x.shape[1]
+
+    def obs_widths(self) -> dict[str, int]:
+        """Return how many columns the actor, and the critic, of the first group read."""
+        manager = self._observations[0][0]
+        widths = {}
+        for reader, groups in self.world.obs_sets.items():
+            dims: list[Any] = [manager.group_obs_dim[group] for group in groups]
+            if any(not isinstance(dim, tuple) or len(dim) != 1 for dim in dims):
+                raise PatchError(
+                    "observations",
+                    "",
+                    f"the observations of the {reader} ({', '.join(groups)}) must be one row of numbers",
+                )
+            widths[reader] = sum(dim[0] for dim in dims)
+        return widths
 
     def _of_observation(self, group: int, env: EnvView, error: Exception) -> PatchError:
         """Return the fault of a group's observations: of the term that has not one row for each environment, if any."""
@@ -343,6 +369,21 @@ class Block(EnvView):
                 if not isinstance(value, Tensor) or len(shape) < 2 or shape[0] != n:
                     return misshapen("observations", name, value, n, f"({n}, k)")
         return raised_in("observations", "", error)
+
+    def set_by_curriculum(self) -> tuple[str, str] | None:
+        """Return section and name of what the first group has patched, and its curriculum has set to other numbers."""
+        live = {
+            "rewards": {term.name: term.cfg for term in self.rewards.terms},
+            "terminations": {term.name: term.cfg for term in self.ends.terms},
+            "commands": {name: term.cfg for name, term in self._commands()},
+        }
+        for section, terms in live.items():
+            registered, patched = (getattr(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
+            for name, cfg in terms.items():
+                asked = _numbers(patched[name])
+                if asked != _numbers(registered.get(name)) and asked != _numbers(cfg):
+                    return section, name
+        return None
 
     # parts
 
@@ -440,6 +481,17 @@ class Block(EnvView):
         self._shapes.name = name
         with self._drawing(name, self.draws.step), self._shapes:
             yield
+
+
+def _numbers(cfg: Any) -> dict[str, Any]:
+    """Return the numbers of a term's config, or a command's, and their ranges."""
+    if cfg is None:
+        return {}
+    values = {**vars(cfg), **getattr(cfg, "params", {}), **vars(getattr(cfg, "ranges", None) or _NOTHING)}
+    return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}
+
+
+_NOTHING = SimpleNamespace()
 
 
 def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:

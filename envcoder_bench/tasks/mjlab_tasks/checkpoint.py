@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.mjlab_tasks.view import TERRAIN, EnvView
+from envcoder_bench.tasks.mjlab_tasks.view import TERRAIN, Commands, EnvView
 
 _SIMULATED = (
     "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
@@ -63,7 +63,7 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
         callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
     ):
         return
-    if id(value) in seen or isinstance(value, (EnvView, Tensor)):
+    if id(value) in seen or isinstance(value, (EnvView, Commands, Tensor)):
         return
     seen.add(id(value))
     if isinstance(value, Mapping):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from torch import Tensor
 
 
@@ -18,6 +20,9 @@ class PatchError(ValueError):
 def raised_in(section: str, key: str, error: Exception) -> PatchError:
     """Return the error for what a term of a candidate raised."""
     message = " ".join(str(error).split())[:300]
+    if not message and error.__traceback__ is not None:  # an assertion
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{last.line} ({last.filename}:{last.lineno})"
     what = f"the term '{key}'" if key else f"one of its {section}"
     fault = PatchError(section.split(",")[0], key, f"{what} raised {type(error).__name__}: {message}")
     fault.__cause__ = error

@@ -34,7 +34,7 @@ def measure_of(cfg: Any) -> Measure:
             meaning = f"the task's metric '{name}' at the end of the episode"
             return Measure(SUCCESS, name, "sum", (-float("inf"), float("inf")), meaning)
     for name, command in cfg.commands.items():
-        if command is not None and hasattr(getattr(command, "ranges", None), "lin_vel_x"):
+        if hasattr(getattr(command, "ranges", None), "lin_vel_x"):
             meaning = (
                 f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw"
                 " rate [rad/s]; 1 = tracked exactly"
@@ -42,9 +42,9 @@ def measure_of(cfg: Any) -> Measure:
             if getattr(cfg.scene.terrain, "terrain_generator", None) is not None:
                 meaning += "; in episodes spread evenly over the levels of the terrain"
             return Measure(TRACKING, name, "mean", (0.0, 1.0), meaning)
-    best = sum(term.weight for term in cfg.rewards.values() if term is not None and term.weight > 0)
+    best = sum(term.weight for term in cfg.rewards.values() if term.weight > 0)
     meaning = "mean over steps of the reward that the task registers, divided by the sum of its positive weights"
-    worst = any(term.weight < 0 for term in cfg.rewards.values() if term is not None)
+    worst = any(term.weight < 0 for term in cfg.rewards.values())
     return Measure(REGISTERED, str(best or 1.0), "mean", (-float("inf") if worst else 0.0, 1.0), meaning)
 
 

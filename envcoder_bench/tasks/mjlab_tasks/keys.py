@@ -90,6 +90,8 @@ def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collectio
         if entity is world.scene.terrain:
             continue
         for key, (unit, meaning) in _entity_keys(entity):
+            if not hasattr(entity.data, key):  # in mjlab 1.2
+                continue
             sources[f"{name}.{key}"] = (_attribute(entity.data, key), unit, meaning)
     for name in commands:
         sources[f"command.{name}"] = (lambda name=name: command(name), "", f"the command '{name}'")

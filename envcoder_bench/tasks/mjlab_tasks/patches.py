@@ -23,8 +23,11 @@ from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 Patches = Mapping[str, Mapping[str, Any]]
 
 
-def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
+def patched(base: Any, patches: Sequence[Patches], actor: str = "actor") -> list[Any]:
     """Return a config for each group; groups with the same patches, and the unchanged parts of all, share objects.
+
+    Args:
+        actor: the group of observations that has terms outside of a group's dict.
 
     Raises:
         PatchError: a patch does not fit.
@@ -33,17 +36,17 @@ def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
     configs = []
     for patch in patches:
         if id(patch) not in by_id:
-            by_id[id(patch)] = patched_one(base, patch) if patch else base
+            by_id[id(patch)] = patched_one(base, patch, actor) if patch else base
         configs.append(by_id[id(patch)])
     return configs
 
 
-def patched_one(base: Any, patch: Patches) -> Any:
+def patched_one(base: Any, patch: Patches, actor: str = "actor") -> Any:
     """Return a copy of a config with one candidate's patches."""
     cfg = copy.copy(base)
     for section, changes in patch.items():
         if section == "observations":
-            cfg.observations = _observations(base.observations, changes)
+            cfg.observations = _observations(base.observations, changes, actor)
         else:
             setattr(cfg, section, _changed(section, getattr(base, section), changes))
     return cfg
@@ -60,7 +63,7 @@ def world_key(cfg: Any) -> Any:
 def changes_terms(curriculum: Mapping[str, Any]) -> bool:
     """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
     harmless = ("commands_vel", "terrain_levels_vel")
-    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values() if cfg is not None)
+    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values())
 
 
 def _config_class(section: str) -> Any:
@@ -82,8 +85,8 @@ def _config_class(section: str) -> Any:
 
 
 def _changed(section: str, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the terms of a section with changes; None-valued terms of the base are absent."""
-    terms = {name: cfg for name, cfg in base.items() if cfg is not None}
+    """Return the terms of a section with changes."""
+    terms = dict(base)
     for name, value in changes.items():
         term = _term(section, name, terms.get(name), value, terms)
         weight = getattr(term, "weight", 0.0)
@@ -150,17 +153,17 @@ def _with(section: str, name: str, before: Any, changes: Mapping[str, Any]) -> A
     return changed
 
 
-def _observations(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of observations with changes; terms that are not in a group's dict are of the actor."""
+def _observations(base: Mapping[str, Any], changes: Mapping[str, Any], actor: str) -> dict[str, Any]:
+    """Return the groups of observations with changes; terms that are not in a group's dict are of ``actor``."""
     groups = dict(base)
     nested = {name: value for name, value in changes.items() if name in groups and isinstance(value, Mapping)}
     flat = {name: value for name, value in changes.items() if name not in nested}
     for name, value in flat.items():
-        if isinstance(value, Mapping) and "func" not in value and name not in groups["actor"].terms:
-            every = [*groups, *groups["actor"].terms]
+        if isinstance(value, Mapping) and "func" not in value and name not in groups[actor].terms:
+            every = [*groups, *groups[actor].terms]
             message = f"observations has no group or term '{name}'{near_matches(name, every)}; there are the groups"
             raise PatchError("observations", name, f"{message} {', '.join(groups)}")
-    for name, own in {**nested, **({"actor": {**nested.get("actor", {}), **flat}} if flat else {})}.items():
+    for name, own in {**nested, **({actor: {**nested.get(actor, {}), **flat}} if flat else {})}.items():
         group = copy.copy(groups[name])
         attributes = {key: x for key, x in own.items() if hasattr(group, key) and key not in group.terms}
         for key, x in attributes.items():
@@ -176,6 +179,9 @@ def in_module(module: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     Raises:
         PatchError: one of these names is not a dict, or a function makes a dict useless.
     """
+    for section in ("actions", "metrics", "scene", "sim"):
+        if module.get(section) and isinstance(module[section], dict):
+            raise PatchError(section, "", f"{section} are the task's: a candidate patches {', '.join(SECTIONS)}")
     patches = {section: module[section] for section in SECTIONS if section in module}
     for section, value in patches.items():
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):

@@ -8,21 +8,24 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pkgutil
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import near_matches
-from envcoder_bench.tasks.mjlab_tasks import PREFIX
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.tasks.mjlab_tasks import PREFIX, SECTIONS
 from isaacgym_mujoco.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
 
+_broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
 _REGISTER = "as docs/mjlab.md shows, register the task"
 
 
@@ -52,16 +55,38 @@ class Source:
         return ", ".join(f"{name} {_version(name)}" for name in names)
 
     def env_cfg(self) -> Any:
-        """Return a new copy of its config."""
+        """Return a new copy of its config, without the terms that are None, which mjlab skips."""
         from mjlab.tasks.registry import load_env_cfg
 
-        return load_env_cfg(self.task_id)
+        cfg = load_env_cfg(self.task_id)
+        for section in (*SECTIONS, "metrics"):
+            setattr(cfg, section, _without_none(getattr(cfg, section)))
+        for group in cfg.observations.values():
+            group.terms = _without_none(group.terms)
+        cfg.observations = {name: group for name, group in cfg.observations.items() if group.terms}
+        return cfg
 
     def rl_cfg(self) -> Any:
         """Return its config of PPO."""
         from mjlab.tasks.registry import load_rl_cfg
 
         return load_rl_cfg(self.task_id)
+
+    def obs_sets(self, groups: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which ``groups`` of observations actor and critic read, as rsl_rl does; a critic like the actor, none.
+
+        Raises:
+            ValueError: ``rl_cfg.obs_groups`` has a group that the task has not.
+        """
+        asked = self.rl_cfg().obs_groups
+        sets = {}
+        for reader in ("actor", "critic"):
+            sets[reader] = tuple(asked.get(reader) or (reader if reader in groups else "policy",))
+            for group in sets[reader]:
+                if group not in groups:
+                    what = f"{self.address}: the {reader} reads the observations '{group}' (rl_cfg.obs_groups)"
+                    raise ValueError(f"{what}, and the task has {', '.join(groups)}")
+        return sets if sets["critic"] != sets["actor"] else {"actor": sets["actor"]}
 
 
 def find_source(task: str) -> Source:
@@ -72,10 +97,14 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     registered = list_tasks(package)
+    inside = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))
+    if name not in registered and "tasks" in [module.name for module in inside]:
+        registered = list_tasks(f"{package}.tasks")
     if name not in registered:
         same = [one for one in registered if one.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
-        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}")
+        broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
+        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}{broken}")
     return Source(task, name, package)
 
 
@@ -91,26 +120,25 @@ def list_tasks(package: str = "") -> list[str]:
     with quiet():
         try:
             import mjlab.tasks
-            from mjlab.scene import Scene
             from mjlab.tasks.registry import list_tasks
 
-            if not hasattr(Scene, "collect_variant_info"):
-                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.4 or newer is needed, 1.6.0 was tested")
+            if not Path(mjlab.__path__[0], "managers", "metrics_manager.py").is_file():
+                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.2 or newer is needed, 1.6.0 was tested")
         except ModuleNotFoundError as error:
             missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
             raise ValueError(missing) from None
         for point in entry_points(group="mjlab.tasks"):
-            with contextlib.suppress(Exception):  # a broken package is none of this task's business
+            try:
                 point.load()
+            except Exception as error:  # which another task does not need
+                _broken[point.name] = described(error, point.module)
         if package:
             sys.path.insert(0, os.getcwd())
             try:
                 importlib.import_module(package)
             except Exception as error:  # of its code
-                reason = str(error)
-                if not isinstance(error, ModuleNotFoundError):
-                    last, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-                    reason = f"{last.filename}:{last.lineno}: {kind}: {error}; is it for mjlab {_version('mjlab')}?"
+                missing = (error.name or "" if isinstance(error, ModuleNotFoundError) else "") + "."
+                reason = str(error) if f"{package}.".startswith(missing) else described(error, package)
                 raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
             finally:
                 sys.path.remove(os.getcwd())
@@ -122,7 +150,8 @@ def quiet() -> Iterator[None]:
     """Hide what mjlab and Warp print while they are imported or built."""
     from isaacgym_mujoco.physics.batch import collected
 
-    with contextlib.redirect_stdout(StringIO()), warnings.catch_warnings(), collected():
+    out, err = contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO())
+    with out, err, warnings.catch_warnings(), collected():
         warnings.simplefilter("ignore")
         yield
 
@@ -135,7 +164,7 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
         if isinstance(sensor, CameraSensorCfg):
             raise ValueError(f"{source.address} has the camera sensor '{sensor.name}', and cameras are not supported")
     for name, command in cfg.commands.items():
-        if command is not None and getattr(command, "motion_file", None) == "":
+        if getattr(command, "motion_file", None) == "":
             raise ValueError(f"{source.address}: the command '{name}' has no motion file: {_REGISTER} with motion_file")
         if getattr(command, "sampling_mode", "") == "adaptive":
             what = f"{source.address}: the command '{name}' samples by the failures of all environments"
@@ -145,8 +174,36 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
             if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):
                 raise ValueError(f"{source.address}: an actuator of '{name}' is delayed, which is not supported yet")
     for name, event in cfg.events.items():
-        if event is not None and event.mode == "interval" and event.is_global_time:
+        if event.mode == "interval" and event.is_global_time:
             raise ValueError(f"{source.address}: the event '{name}' has one clock for all environments, not supported")
+
+
+def _without_none(terms: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: term for name, term in terms.items() if term is not None}
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def described(error: Exception, package: str = "") -> str:
+    """Return the line of a package that raised an error, the error, and whether it may be one of versions."""
+    first = list(causes(error))[-1]
+    if isinstance(first, UserError):
+        return str(first)
+    frames = traceback.extract_tb(first.__traceback__)
+    inside = [frame for frame in frames if f"/{package.split('.')[0]}/" in frame.filename and package]
+    line = (inside or frames)[-1]
+    text = f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
+    missing = first.name if isinstance(first, ModuleNotFoundError) and first.name else "mjlab"
+    of_mjlab = "/mjlab/" in frames[-1].filename and not str(first).startswith(
+        "Error:"
+    )  # of MuJoCo, such as a lost mesh
+    of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError))
+    return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab and missing.startswith("mjlab") else text
 
 
 def _incomplete(error: ModuleNotFoundError) -> str:

@@ -15,7 +15,7 @@ import yaml
 
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
-from envcoder_bench.tasks.mjlab_tasks.source import Source, find_source, quiet, refuse_unsupported
+from envcoder_bench.tasks.mjlab_tasks.source import Source, causes, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.tasks.mjlab_tasks.words import notes_of
 from envcoder_bench.tasks.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
@@ -56,10 +56,11 @@ def mjlab_spec(task: str) -> TaskSpec:
 
 def _measured_class(source: Source, cfg: Any) -> Any:
     """Return a task's class with what a simulation of two environments shows: widths, keys of the state."""
+    from envcoder_bench.sim.mjlab.batch_simulation import NeedsWarp
     from envcoder_bench.tasks.mjlab_tasks.fitness import measure_of
     from envcoder_bench.tasks.mjlab_tasks.task import SPARE_COLUMNS, SPARE_TERMS, MjlabTask
 
-    measure = measure_of(cfg)
+    measure, obs_sets = measure_of(cfg), source.obs_sets(cfg.observations)
     attributes: dict[str, Any] = {
         "__doc__": f"mjlab's {source.task_id} ({source.version})",
         "name": source.name,
@@ -70,14 +71,20 @@ def _measured_class(source: Source, cfg: Any) -> Any:
         "fitness_reduction": measure.reduction,
         "fitness_bounds": measure.bounds,
         "fields": {},
-        "widths": {**dict.fromkeys(cfg.observations, 4096), "terms": 512},
+        "widths": {**dict.fromkeys(obs_sets, 4096), "terms": 512},
+        "obs_sets": obs_sets,
     }
     try:
-        probe = type(source.name, (MjlabTask,), attributes)({}, 2, "cpu")
+        try:
+            probe = type(source.name, (MjlabTask,), attributes)({}, 2, "cpu")
+        except Exception as error:
+            if not any(isinstance(cause, NeedsWarp) for cause in causes(error)):
+                raise
+            attributes["needs_warp"] = True
+            probe = type(source.name, (MjlabTask,), attributes)({}, 2, "cpu")
+        own = probe.blocks[0].obs_widths()
     except Exception as error:
-        raise ValueError(f"{source.address} cannot be built: {type(error).__name__}: {error}") from error
-    manager = probe.blocks[0]._observations[0][0]
-    own = {name: int(dims[0]) for name, dims in manager.group_obs_dim.items() if manager.group_obs_concatenate[name]}
+        raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
     terms = len(probe.blocks[0].configs[0].rewards)
     attributes.update(
         widths={**{name: width + SPARE_COLUMNS for name, width in own.items()}, "terms": terms + SPARE_TERMS},
@@ -90,7 +97,7 @@ def _measured_class(source: Source, cfg: Any) -> Any:
 
 
 def _fields(widths: dict[str, int], probe: Any) -> dict[str, Field]:
-    critic = {"critic_buf": Field((widths["critic"],), "-", "the critic's observation terms; the rest is 0")}
+    critic = {"critic_buf": Field((widths.get("critic", 0),), "-", "the critic's observation terms; the rest is 0")}
     return {
         **probe.reader.fields(),
         "actions": Field((probe.default_action_dim,), "-", "last action of the policy; 0 where an episode begins"),
@@ -110,9 +117,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
     from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
 
     cfg = source.env_cfg()
-    terms = {name: term for name, term in cfg.rewards.items() if term is not None}
-    names = list(terms)
-    weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in terms.items())
+    names = list(cfg.rewards)
+    weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in cfg.rewards.items())
     text = functions_text(names, task_class.own_widths, lambda name: False)
     rest = functions_text(names, task_class.own_widths, lambda name: name == "compute_reward")
     scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward

@@ -41,6 +41,8 @@ class MjlabTask(Task):
         measure: the kind of fitness, see ``fitness.py``.
         widths: columns of the buffers of observations by group, and of reward terms.
         own_widths: columns of the registered observations.
+        needs_warp: whether its code reads what MuJoCo on a CPU does not have.
+        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
         config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
     """
 
@@ -48,6 +50,8 @@ class MjlabTask(Task):
     measure: ClassVar[Measure]
     own_widths: ClassVar[Mapping[str, int]]
     widths: ClassVar[Mapping[str, int]]
+    obs_sets: ClassVar[Mapping[str, tuple[str, ...]]]
+    needs_warp: ClassVar[bool] = False
     fields: dict[str, Field]
     goal_keys: tuple[str, ...] = ()
     quaternions = "wxyz, and helper functions take xyzw, `q[:, [1, 2, 3, 0]]`"
@@ -68,7 +72,8 @@ class MjlabTask(Task):
         self.cfg, self.num_envs = cfg, num_envs
         self.device = torch.device(device)
         with quiet():
-            self.world = World(self.source.env_cfg(), num_envs, device, simulation_of(cfg, device))
+            simulation = simulation_of(cfg, device, self.needs_warp)
+            self.world = World(self.source.env_cfg(), num_envs, device, simulation, self.obs_sets)
         env = self.world.env
         self.dt, self.substeps = env.step_dt, env.cfg.decimation
         # IsaacGymEnvs' time-out comes one step earlier than mjlab's
@@ -99,7 +104,7 @@ class MjlabTask(Task):
         self.reader = StateReader({})
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
-        self.reader = StateReader(sources_of(self.world, self._command, commands))
+        self.reader = StateReader(sources_of(self.world, self.world.commands.get_command, commands))
         self.state.update(self.reader.tensors)
 
     @classmethod
@@ -110,15 +115,15 @@ class MjlabTask(Task):
             PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
         """
         from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
-        from envcoder_bench.tasks.mjlab_tasks.patches import functions_text, in_module, only_weights
+        from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms, functions_text, in_module, only_weights
 
         patches = in_module(module, source)
         if not patches:
             return "", {}
         base = cls.source.env_cfg()
-        configs = patched(base, [patches])
+        configs = patched(base, [patches], cls.obs_sets["actor"][0])
         names, widths = list(configs[0].rewards), dict(cls.own_widths)
-        if not only_weights(patches):
+        if not only_weights(patches) or changes_terms(base.curriculum):
             names, widths = cls._tried(patches)
         for name, width in (*widths.items(), ("terms", len(names))):
             if width > cls.widths.get(name, width):
@@ -150,8 +155,11 @@ class MjlabTask(Task):
         for error in task.faults.values():
             raise error
         block = task.blocks[0]
-        dims = block._observations[0][0].group_obs_dim
-        return list(block.configs[0].rewards), {name: int(own[0]) for name, own in dims.items()}
+        if (overridden := block.set_by_curriculum()) is not None:
+            section, name = overridden
+            message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
+            raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
+        return list(block.configs[0].rewards), block.obs_widths()
 
     @property
     def bytes_per_env(self) -> int:
@@ -181,7 +189,7 @@ class MjlabTask(Task):
         self._groups, self.faults = groups, {}
         patches = groups.patches or [{}] * count
         base = self.world.cfg
-        configs = patched(base, patches)
+        configs = patched(base, patches, self.obs_sets["actor"][0])
         self._restore_model()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
@@ -202,13 +210,11 @@ class MjlabTask(Task):
                 if type(owner) is CircularBuffer:
                     owner.__class__ = ShiftedBuffer
         self.reader.used = groups.keys
+        self.world.commands.blocks = self.blocks
         self._spread = True
         self._begun, self._settings = False, None
         self.world.parts = Parts(capture_on(self.device), self.world, self.blocks)
         self._first: dict[str, Tensor] | None = None
-
-    def _command(self, name: str) -> Tensor:
-        return torch.cat([block.command_manager.get_command(name) for block in self.blocks])
 
     def refresh_state(self) -> None:
         self.reader.refresh(everything=True)
@@ -388,17 +394,21 @@ def capture_on(device: torch.device) -> Any:
     return cuda_capture(device) if device.type == "cuda" else None
 
 
-def simulation_of(cfg: Mapping[str, Any], device: str) -> Any:
-    """Return the class of the simulation: C MuJoCo on a CPU unless ``sim.backend`` is ``warp``."""
+def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False) -> Any:
+    """Return the class of the simulation: C MuJoCo on a CPU, unless Warp is asked for or needed."""
     backend = cfg.get("sim", {}).get("backend", "auto")
     if backend not in ("auto", "mujoco", "warp"):
         raise UserError(f"task.sim.backend is {backend!r}: it must be auto, mujoco or warp")
     if backend == "mujoco" and device != "cpu":
         raise UserError(f"task.sim.backend=mujoco simulates on the CPU, and the device is {device}")
-    if device == "cpu" and backend != "warp":
+    if backend == "mujoco" and needs_warp:
+        raise UserError("task.sim.backend=mujoco: the task's code reads arrays of MuJoCo Warp; take auto or warp")
+    if device == "cpu" and backend != "warp" and not needs_warp:
         from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 
         return BatchSimulation
-    from mjlab.sim.sim import Simulation
+    from mjlab.sim.sim import Simulation, SimulationCfg
 
+    if getattr(SimulationCfg, "ls_parallel", None) is not None:
+        raise UserError("mjlab before 1.5 does not run on this MuJoCo Warp: take --device cpu, and no task.sim.backend")
     return Simulation

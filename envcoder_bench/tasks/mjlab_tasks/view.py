@@ -10,7 +10,7 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,17 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 from torch import Tensor
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation, declared_shapes
 
 TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
 
 
-class NeedsAll(Exception):
-    """Raised where a term reads an object that has no view of some environments."""
+class NeedsAll(UserError):
+    """Raised where code reads an object that has no view of some environments."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the task's code reads the term '{name}', which cannot be divided by candidates")
 
 
 class ArraysView:
@@ -157,6 +161,66 @@ class ManagerView:
         return value[self._rows] if isinstance(value, Tensor) and value.dim() else value
 
 
+class Commands:
+    """The commands of all blocks, as action terms read them: ``env.command_manager``.
+
+    Attributes:
+        blocks: of the task; they come after the actions.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: Sequence[Any] = ()
+
+    def get_command(self, name: str) -> Tensor:
+        return _joined([block.command_manager.get_command(name) for block in self.blocks])
+
+    def get_term(self, name: str) -> Any:
+        """Return an object with the tensors of a term."""
+        return _Command(self, name)
+
+
+class _Command:
+    def __init__(self, commands: Commands, name: str) -> None:
+        self._commands, self._name = commands, name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _joined([getattr(block.command_manager.get_term(self._name), name) for block in self._commands.blocks])
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Return the rows of all values, which other than tensors are taken from the first."""
+    return torch.cat(list(values)) if len(values) > 1 and isinstance(values[0], Tensor) else values[0]
+
+
+class Actions(ManagerView):
+    """Some environments of the action manager."""
+
+    def __init__(self, manager: Any, rows: slice, env: EnvView) -> None:
+        super().__init__(manager, rows)
+        self._env = env
+
+    def get_term(self, name: str) -> Any:
+        """Return a term of the same class, whose tensors are those of the environments."""
+        term, rows, env = self._manager.get_term(name), self._rows, self._env
+        views = {id(entity): env.scene[key] for key, entity in env.world.scene.entities.items()}
+        views[id(env.world.env)] = env
+        cls = type(term)
+
+        def getter(self: Any, name: str) -> Any:
+            if name.startswith("__") or hasattr(cls, name):  # a method or a property, of the view
+                return object.__getattribute__(self, name)
+            value = getattr(term, name)
+            per_env = isinstance(value, Tensor) and value.dim() and len(value) == env.world.num_envs
+            return value[rows] if per_env else views.get(id(value), value)
+
+        def setter(self: Any, name: str, value: Any) -> None:
+            getattr(self, name)[:] = value
+
+        return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
+
+
 class EnvView(ManagerBasedRlEnv):
     """Some environments of the shared simulation, as mjlab's terms see them: a ``ManagerBasedRlEnv``.
 
@@ -176,7 +240,7 @@ class EnvView(ManagerBasedRlEnv):
         self.obs_buf, self.render_mode = {}, None
         if hasattr(world, "action_manager"):
             actions = world.action_manager
-            self.action_manager = actions if whole else ManagerView(actions, rows)  # type: ignore[assignment]
+            self.action_manager = actions if whole else Actions(actions, rows, self)  # type: ignore[assignment]
 
     @property
     def episode_length_buf(self) -> Tensor:  # type: ignore[override]

@@ -43,7 +43,7 @@ def _sections(block: Any) -> Iterator[str]:
         columns = ", ".join(f"{name} {width}" for name, width in zip(names, dims))
         yield f"Observation terms of `{group}`, with their columns: {columns}."
     for section in SECTIONS:
-        terms = {name: term for name, term in getattr(cfg, section).items() if term is not None}
+        terms = getattr(cfg, section)
         if section != "observations" and terms:
             order = ", in the order of `reward_terms`" if section == "rewards" else ""
             lines = "".join(f"\n  - `{name}`{_term(term)}" for name, term in terms.items())

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
-from envcoder_bench.tasks.mjlab_tasks.view import EnvView
+from envcoder_bench.tasks.mjlab_tasks.view import Commands, EnvView
 from isaacgym_mujoco.physics.warp_streams import TorchStream
 
 TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
@@ -36,14 +36,23 @@ class World:
         simulation: creates the simulation, as mjlab's ``Simulation``.
 
     Attributes:
-        scene, sim, action_manager: mjlab's.
+        scene, sim, action_manager: mjlab's; ``commands`` are those of all blocks.
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often mjlab's code has read ``steps``, or has run the simulation.
         parts: runs the parts of a step.
+        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
-    def __init__(self, cfg: Any, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        cfg: Any,
+        num_envs: int,
+        device: str,
+        simulation: Callable[..., Any],
+        obs_sets: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.obs_sets = obs_sets
         cfg.scene.num_envs = num_envs
         generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
         if generator is not None and generator.seed is None:
@@ -53,13 +62,12 @@ class World:
         if self.scene.terrain is not None:
             self.scene.terrain.__class__ = _Terrain
             self.scene.terrain.world = self  # type: ignore[attr-defined]
-        self.sim = simulation(
-            num_envs=num_envs,
-            cfg=cfg.sim,
-            spec=self.scene.spec,
-            variant_info=self.scene.collect_variant_info(),
-            device=device,
-        )
+        model: dict[str, Any] = {}
+        if hasattr(self.scene, "collect_variant_info"):
+            model = {"spec": self.scene.spec, "variant_info": self.scene.collect_variant_info()}
+        else:  # mjlab 1.2 and 1.3
+            model = {"model": self.scene.compile()}
+        self.sim = simulation(num_envs=num_envs, cfg=cfg.sim, device=device, **model)
         if not isinstance(self.sim, BatchSimulation):
             self.sim._data_bridge = _InOrder(self.sim.wp_data)
             self.sim._model_bridge = _InOrder(self.sim.wp_model, nworld=num_envs)
@@ -73,6 +81,7 @@ class World:
         self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
+        self.env.command_manager = self.commands = Commands()  # type: ignore[assignment]
         self.action_manager = ActionManager(cfg.actions, self.env)
         self.env.action_manager = self.action_manager
 
@@ -197,7 +206,7 @@ class World:
             sensor.prepare_rays()
             points, rays = (wp.to_torch(x).view(self.num_envs, -1, 3) for x in (sensor._ray_pnt, sensor._ray_vec))
             excluded = sensor._ray_bodyexclude.numpy()
-            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.include_geom_groups, excluded)
+            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.cfg.include_geom_groups, excluded)
             for target, x in zip((sensor._ray_dist, sensor._ray_geomid, sensor._ray_normal), hits):
                 wp.to_torch(target).copy_(x)
 

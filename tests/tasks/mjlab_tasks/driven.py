@@ -13,14 +13,16 @@ ROUGH_GO1 = "Mjlab-Velocity-Rough-Unitree-Go1"
 class Driven:
     """A task whose steps and resets are those of its own terminations, as ``GroupedVecTask`` does with ``human``."""
 
-    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True, device="cpu"):
+    def __init__(
+        self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True, device="cpu", seeds=(0,)
+    ):
         spec = find_spec(f"mjlab:{name}")
         n = size * groups
         self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", device)
         self.actions, self.limit = torch.zeros(n, self.task.num_dofs, device=device), limit
         nowhere = torch.zeros(n, dtype=torch.bool, device=device)
         lanes = torch.arange(size, device=device).repeat(groups)
-        seeds = torch.zeros(n, dtype=torch.int64, device=device)
+        seeds = torch.tensor(seeds, device=device).repeat_interleave(n // len(seeds))
         self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
         self.size, self.steps = size, 0
         if not begin:

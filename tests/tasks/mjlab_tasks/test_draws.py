@@ -27,6 +27,11 @@ def test_a_lane_draws_the_same_in_every_group_of_a_seed_and_alone():
     assert not torch.equal(groups[3:6], alone)
 
 
+def test_the_numbers_of_a_seed_stay_so_that_runs_of_other_versions_can_be_repeated():
+    expected = [2.934695, 1.552118, -0.414146, 1.395393, 4.0, 2.148252, 1.783928]
+    assert drawn([7], [2], step=5)[0].tolist() == pytest.approx(expected, abs=2e-6)
+
+
 def test_steps_terms_and_calls_differ():
     rows = drawn([0], [0])[0]
     assert len({*rows.tolist()}) == len(rows)

@@ -1,6 +1,7 @@
 """With mjlab itself: its own environment is the oracle."""
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.dicts import load_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.mjlab_tasks import SECTIONS
+from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
 from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
@@ -116,19 +117,33 @@ def test_lanes_of_all_groups_share_terrain_curricula_move_them_and_evaluations_a
             assert torch.equal(levels, first) and torch.equal(after_an_episode(), lower)
 
 
-def test_one_observation_patch_changes_no_other_groups_draws():
-    size = 4
+def test_one_observation_patch_changes_no_other_groups_draws_and_each_group_draws_with_its_seed():
+    size, seeds = 4, (3, 3, 8)
     patch = {"observations": {"actor": {"command": None}}}
-    alone, among = Driven(GO1, size), Driven(GO1, size, 3, patches=[{}, patch, {}])
+    among = Driven(GO1, size, 3, patches=[{}, patch, {}], seeds=seeds)
+    alone = [Driven(GO1, size, seeds=(seed,)) for seed in (3, 8)]
     for action in actions(size, 12, 6):
-        expected, results = alone.step(action), among.step(action)
-    for group in (0, 2):
-        assert torch.equal(among.of_group(results, group)["obs_buf"], expected["obs_buf"])
+        expected, other, results = *(one.step(action) for one in alone), among.step(action)
+    for group, x in ((0, expected), (2, other)):
+        assert torch.equal(among.of_group(results, group)["obs_buf"], x["obs_buf"])
     width = find_spec(f"mjlab:{GO1}").task_class.own_widths["actor"]
     patched = among.of_group(results, 1)["obs_buf"]
     # the command is the last term, so that those before it are unchanged, noise included
     assert torch.equal(patched[:, : width - 3], expected["obs_buf"][:, : width - 3])
-    assert not patched[:, width - 3 :].any()
+    assert not patched[:, width - 3 :].any() and not torch.equal(expected["obs_buf"], other["obs_buf"])
+
+
+def test_a_registered_term_that_is_not_finite_is_0_as_in_mjlab():
+    bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5])
+
+    def registered(env):
+        return bad.repeat(env.num_envs // 4)
+
+    driven = Driven(CARTPOLE, 4, 2, patches=[{"rewards": {"bad": registered, "smooth_reward": None}}, {}])
+    results = driven.of_group(driven.step(torch.zeros(4, 1)), 0)
+    expected = torch.tensor([0.0, 0.0, 0.0, 0.5 * driven.task.dt])
+    assert torch.equal(results["reward_buf"], expected) and torch.equal(results["reward_terms"][:, 0], expected)
+    assert not driven.task.faults
 
 
 # checkpoints
@@ -161,6 +176,14 @@ def load(tmp_path, text):
 HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
 
 
+CURRICULUM = """from mjlab.envs import mdp
+
+stages = [{"step": 0, "weight": 0.5}]
+params = {"reward_name": "smooth_reward", "stages": stages}
+curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
+"""
+
+
 @pytest.mark.parametrize(
     "text, line, message",
     [
@@ -178,6 +201,18 @@ HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
         ('rewards = {"smooth_reward": {"params": {"x": 1}}}\n', 1, "the term 'smooth_reward' raised TypeError"),
         ('reward = {"smooth_reward": 1.0}\n', None, r"it has reward \(line 1\) \(did you mean rewards\?\)"),
         ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
+        (
+            "def mine(env):\n    assert False\n\n\nrewards = {'mine': mine}\n",
+            2,
+            "'mine' raised AssertionError: assert False",
+        ),
+        ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
+        (
+            CURRICULUM + "rewards = {'smooth_reward': 3.0}\n",
+            6,
+            r"curriculum sets the numbers of rewards\['smooth_reward'\]",
+        ),
+        (CURRICULUM + "rewards = {'smooth_reward': None}\n", 6, "reads the term 'smooth_reward' of rewards"),
     ],
 )
 def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
@@ -338,6 +373,135 @@ def test_what_cannot_be_used_is_refused_by_name(task, message, swings):
         find_spec(task)
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A package whose ``tasks`` registers variants of Cartpole, and some that cannot be imported; its folder."""
+    folder = tmp_path_factory.mktemp("packages")
+    files = {
+        "swinging/__init__.py": "",
+        "swinging/tasks.py": PACKAGE,
+        "older.py": "import mjlab.managers.manager_term_config",
+        "lacking.py": "import torch\nimport no_such_thing",
+    }
+    (folder / "swinging").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+PACKAGE = """import torch
+from mjlab.managers.curriculum_manager import CurriculumTermCfg
+from mjlab.managers.observation_manager import ObservationGroupCfg
+from mjlab.managers.termination_manager import TerminationTermCfg
+from mjlab.envs import mdp
+from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, register_mjlab_task
+
+
+class Warps:
+    def __init__(self, cfg, env):
+        env.sim.wp_device
+
+    def __call__(self, env):
+        return torch.zeros(env.num_envs, dtype=torch.bool)
+
+
+def far(env, limit):
+    return torch.full((env.num_envs,), 1.0) > limit
+
+
+def variant(name, sets, end, curriculum=None):
+    cfg, rl_cfg = load_env_cfg("Mjlab-Cartpole-Balance"), load_rl_cfg("Mjlab-Cartpole-Balance")
+    terms = cfg.observations["actor"].terms
+    names = list(terms)
+    cfg.observations = {
+        "policy": ObservationGroupCfg({name: terms[name] for name in names[:2]} | {"gone": None}),
+        "speeds": ObservationGroupCfg({name: terms[name] for name in names[2:]}),
+        "empty": ObservationGroupCfg({"gone": None}),
+    }
+    cfg.rewards["gone"] = cfg.events["gone"] = None
+    cfg.terminations["end"] = end
+    cfg.curriculum = curriculum or {}
+    rl_cfg.obs_groups = sets
+    register_mjlab_task(name, cfg, cfg, rl_cfg)
+
+
+stages = [{"step": 3, "params": {"limit": 0.0}}]
+curriculum = {"end": CurriculumTermCfg(mdp.termination_curriculum, {"termination_name": "end", "stages": stages})}
+end = TerminationTermCfg(far, {"limit": 2.0})
+variant("Two", {"actor": ("policy", "speeds"), "critic": ("speeds",)}, end, curriculum)
+variant("Plain", {}, TerminationTermCfg(Warps))
+variant("Lost", {"actor": ("policy",), "critic": ("privileged",)}, end)
+"""
+
+
+def test_groups_of_observations_are_side_by_side_and_a_curriculum_changes_a_termination(package, monkeypatch):
+    monkeypatch.chdir(package)
+    spec = find_spec("mjlab:swinging:Two")  # registered by swinging.tasks
+    assert spec.task_class.own_widths == {"actor": 5, "critic": 2}
+    driven = Driven("swinging:Two", 3, 2, patches=[{}, {"observations": {"cart_pos": None}}])
+    for k in range(4):
+        results = driven.step(torch.ones(3, 1))
+        assert bool(results["reset_buf"].all()) == bool(results["reset_buf"].any()) == (k >= 3)  # by mjlab's steps
+    one, other = (driven.of_group(results, group) for group in range(2))
+    assert torch.equal(one["obs_buf"][:, 3:5], one["critic_buf"][:, :2]) and one["obs_buf"][:, :5].abs().min() > 0
+    assert torch.equal(other["obs_buf"][:, :4], one["obs_buf"][:, 1:5])
+
+
+def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, monkeypatch):
+    monkeypatch.chdir(package)
+    task_class = find_spec("mjlab:swinging:Plain").task_class
+    assert (
+        task_class.own_widths == {"actor": 3} and task_class.needs_warp and task_class.obs_sets["actor"] == ("policy",)
+    )
+    assert not find_spec(f"mjlab:{CARTPOLE}").task_class.needs_warp
+    with pytest.raises(UserError, match="reads arrays of MuJoCo Warp"):
+        task_class({"sim": {"backend": "mujoco"}}, 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        (
+            "swinging:Lost",
+            r"the critic reads the observations 'privileged' \(rl_cfg.obs_groups\), and .* policy, speeds",
+        ),
+        ("older:Task", r"older.py:1: ModuleNotFoundError: .*manager_term_config'; is it for mjlab \d"),
+        ("lacking:Task", r"lacking.py:2: ModuleNotFoundError: No module named 'no_such_thing'$"),
+    ],
+)
+def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
+    monkeypatch.chdir(package)
+    with pytest.raises(ValueError, match=message):
+        find_spec(f"mjlab:{task}")
+
+
+def test_an_installed_package_that_is_broken_is_named_where_a_task_is_unknown(package, monkeypatch):
+    point = EntryPoint("olds", "older", "mjlab.tasks")
+    monkeypatch.setattr(source, "entry_points", lambda group: [point])
+    monkeypatch.setattr(source, "_broken", {})
+    monkeypatch.syspath_prepend(package)
+    assert CARTPOLE in source.list_tasks()
+    with pytest.raises(ValueError, match=r"the package olds cannot be loaded: .*older.py:1: ModuleNotFoundError"):
+        find_spec("mjlab:Task")
+
+
+def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_part_of_an_action():
+    driven = Driven(GO1, 2, 2, patches=[{}, {"events": {"push_robot": None}}])
+    world, blocks = driven.task.world, driven.task.blocks
+    twist = world.env.command_manager.get_term("twist")  # an action may keep it
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
+    driven.actions.copy_(torch.rand(4, 12))
+    driven.task.step(torch.empty(0))
+    commands = torch.cat([block.command_manager.get_term("twist").vel_command_b for block in blocks])
+    assert torch.equal(twist.vel_command_b, commands) and not torch.equal(commands[:2], commands[2:] + 1.0)
+    assert torch.equal(world.env.command_manager.get_command("twist"), commands)
+    assert isinstance(part, type(whole)) and torch.equal(part.raw_action, whole.raw_action[2:])
+    assert torch.equal(part._processed_actions, whole._processed_actions[2:]) and part.num_envs == 2
+    assert part._entity.data.joint_pos.shape[0] == 2
+    part._raw_actions = torch.full((2, 12), 7.0)
+    assert whole.raw_action[2:].eq(7.0).all() and not whole.raw_action[:2].eq(7.0).any()
+
+
 def test_keys_of_the_state_are_those_that_are_described():
     spec = find_spec(f"mjlab:{GO1}")
     task = Driven(GO1, 2).task
@@ -371,6 +535,7 @@ def test_from_the_registry_to_a_ranking(tmp_path):
     settings = {"num_envs_per_candidate": 8, "learning_iterations": 2}
     few = ["evaluation.num_envs=2", "evaluation.points=1", "evaluation.final_episodes=2"]
     result = evaluate(address, tmp_path, output_dir=tmp_path / "run", overrides=few, **settings)
+    assert f"<title>{address}: " in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     rows = {row.candidate: row for row in result.rows}
     assert rows["wrong"].error and "rewards has no term 'smooth'" in rows["wrong"].error
     assert all(0.0 <= rows[name].fitness <= 1.0 for name in ("weight", "plain", "human", "unshaped"))
