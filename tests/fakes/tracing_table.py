@@ -70,6 +70,7 @@ torch.linalg.cholesky(m @ m.mT + torch.eye(3)) | torch.linalg.cholesky_ex(m @ m.
 torch.cholesky_solve(f.mT, torch.tril(m) + 4 * torch.eye(3))
 torch.cholesky_inverse(torch.tril(m) + 4 * torch.eye(3))
 torch.cholesky_inverse(torch.triu(m) + 4 * torch.eye(3), upper=True)
+torch.linalg.solve(m + 4 * torch.eye(3), W[0, :3]) | torch.linalg.solve(m + 4 * torch.eye(3), W)
 torch.linalg.solve_triangular(m + 4 * torch.eye(3), f.mT, upper=True)
 torch.linalg.solve_triangular(m + 4 * torch.eye(3), f, upper=True, left=False)
 torch.linalg.inv((m + 4 * torch.eye(3)).double())
