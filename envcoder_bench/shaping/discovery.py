@@ -53,7 +53,8 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
             files.append(path)
     if not files:
         looked = ", ".join(str(path) for path in paths)
-        raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name does not start with _")
+        why = "a candidate is a .py file whose name does not start with _; --candidates names files and folders"
+        raise ValueError(f"no candidates found in {looked}: {why}")
     refuse_clashes(files)
     return files
 
