@@ -35,8 +35,8 @@ def test_empty_search_is_refused(tmp_path):
     with refuses(f"no candidates found: there is neither {folder / 'Ant'} nor {folder}"):
         find_candidates([], "Ant", tmp_path)
     touch(tmp_path, "empty/_a.py", "empty/b.txt")
-    looked = f"no candidates found in {tmp_path / 'empty'}: a candidate is a .py file whose name does not start with _; "
-    with refuses(looked + "--candidates names files and folders"):
+    looked = f"no candidates found in {tmp_path / 'empty'}: a candidate is a .py file whose name does not start with _"
+    with refuses(f"{looked}; --candidates names files and folders"):
         find_candidates([tmp_path / "empty"], "Ant", tmp_path)
 
 
