@@ -221,6 +221,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
+    folder.read_fitness(cfg)  # raises if its file is missing or was changed
     # what fitness means, as the run recorded it: its task may no longer exist
     meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(folder.resolve(cfg, []))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
