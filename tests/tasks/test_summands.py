@@ -59,6 +59,11 @@ def make(tmp_path, monkeypatch):
         ("total = a + b\ntotal = torch.where(done, total + 3, total)", ("a", "b", "constant")),
         ("total = a - cost - b\ntotal = torch.where(b > 0, total - b, total)", ("a", "cost", "b", "b_2")),
         ("r1 = a * 2\ntotal = r1 - cost * r1", ("r1", "cost")),
+        (
+            "total = a - cost.mean()\nif b_scale > 1.0:\n    total = torch.where(done, total + b, total)",
+            ("a", "cost", "b"),
+        ),
+        ("total = a - cost\nif b_scale > 5.0:\n    total = torch.where(done, total + b, total)", ("a", "cost", "b")),
         ("r1 = a * 2\ntotal = r1 - r1 * r1", ("r1", "r1_2")),
     ],
 )
@@ -91,10 +96,37 @@ def test_bounds_and_prices_stay_the_rewards(make, body, changed):
     torch.testing.assert_close(changed(sum(task.reward_terms.values()), done), task.rew_buf)
 
 
-@pytest.mark.parametrize("body", ["total = a * b", "total = (a + b) * b_scale", "total = torch.where(done, a + b, a)"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "total = a * b", "total = (a + b) * b_scale", "total = torch.where(done, a + b, a)",  # one term
+        "total = a + b\ntotal = total * 0.1", "total = a + b\ntotal *= 0.1", "total = a + b\ntotal[0] = 1.0",
+        "total = a + b\ntotal.mul_(0.1)", "total = a + b\nif b_scale > 1.0:\n    total = a - b",  # not their sum
+        "total = a + b\ntotal = torch.where(done, total * 2.0, total)",
+        "total = a + torch.randn_like(b)",  # other numbers in a second call
+    ],
+)  # fmt: skip
 def test_other_rewards_have_no_terms(make, body):
     task = make(body)
     assert find_summands(task) is None and not hasattr(task, "reward_terms")
+
+
+def test_a_reward_that_the_task_changes_afterwards_has_no_terms(make):
+    lines = "2.0)\n        self.rew_buf[:] = self.rew_buf * 0.5"
+    assert find_summands(make("total = a + b", task=TASK.replace("2.0)", lines))) is None
+
+
+def test_a_function_that_may_change_an_object_is_not_called_twice(make):
+    text = TASK.replace("@torch.jit.script", "").replace("b_scale: float", "self").replace("2.0)", "self)")
+    task = make("self.calls = self.__dict__.get('calls', 0) + 1\ntotal = a + b", task=text)
+    with RewardTerms(task).noted():
+        task.compute_reward()
+    assert task.calls == 1 and not hasattr(task, "reward_terms")
+
+
+def test_decorators_of_the_tasks_methods_do_not_hide_its_file(make):
+    text = TASK.replace("    def __init__", "    @torch.no_grad()\n    def __init__")
+    assert find_summands(make("total = a + b", task=text)).names == ("a", "b")
 
 
 def test_terms_are_computed_only_where_a_candidate_reads_them(make):

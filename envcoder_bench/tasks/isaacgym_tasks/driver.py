@@ -384,7 +384,7 @@ class RewardTerms:
         return noting
 
     def _note(self, name: str, term: Any) -> None:
-        if isinstance(term, Tensor) and term.numel() == self._task.num_envs:
+        if isinstance(term, Tensor) and term.numel() in (1, self._task.num_envs):
             self._terms[name].copy_(term.detach().view(-1))
         elif isinstance(term, (int, float)):  # such as unitree_rl_gym's reward for being alive
             self._terms[name].fill_(term)

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import torch
 from torch import Tensor
 
-_REWARD = "rew_buf"
+_REWARD, _TERMS = "rew_buf", "_terms_of_the_reward"
+_DRAWS = re.compile(r"rand|normal_|bernoulli|multinomial|uniform_|exponential_|seed")
 _SCALE = re.compile(r"scale|weight|coef|^w_", re.IGNORECASE)  # variables that do not name a term
 
 
@@ -46,11 +48,9 @@ class Summands:
         original = self.namespace[self.function]
 
         def noting(*args: Any, **kwargs: Any) -> Any:
-            # the function may write into its arguments
-            copies = [x.clone() if isinstance(x, Tensor) else x for x in args]
-            named = {key: x.clone() if isinstance(x, Tensor) else x for key, x in kwargs.items()}
             try:
-                terms = self.compute(*copies, **named)
+                # the function may write into its arguments
+                terms = self.compute(*_copied(list(args)), **_copied(kwargs))
             except Exception:  # such as code for TorchScript alone
                 terms = {}
             note(terms)
@@ -69,10 +69,13 @@ def find_summands(task: Any) -> Summands | None:
         methods = [x for x in vars(cls).values() if inspect.isfunction(x) and x.__module__ == cls.__module__]
         if not methods:
             continue
-        file = Path(methods[0].__code__.co_filename)
+        method = inspect.unwrap(methods[0])  # decorators are in other files
+        file = Path(method.__code__.co_filename)
         tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
         body = next((x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__), None)
-        if body is None or not any(_is_reward(x) for x in ast.walk(body)):
+        if body is None:
+            return None
+        if not any(_is_reward(x) for x in ast.walk(body)):
             continue
         # the reward comes from one function of the file, at one position of what it returns
         functions = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}
@@ -86,15 +89,36 @@ def find_summands(task: Any) -> Summands | None:
                 targets = line.targets[0].elts if isinstance(line.targets[0], ast.Tuple) else line.targets
                 positions = [k for k, x in enumerate(targets) if any(map(_is_reward, ast.walk(x)))]
                 sources.update((line.value.func.id, k) for k in positions if line.value.func.id in functions)
-        if len(sources) != 1:
+        if len(sources) != 1 or any(map(_is_changed, ast.walk(body))):
             return None  # computed in another way, which overrides that of a base class
         ((name, position),) = sources
-        return _summands(methods[0].__globals__, file, functions[name], position)
+        return _summands(method.__globals__, file, functions[name], position)
     return None
+
+
+def _copied(x: Any) -> Any:
+    """Return a copy of tensors, numbers and containers of them. Raises TypeError for other objects."""
+    if isinstance(x, Tensor):
+        return x.clone()
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(_copied, x))
+    if isinstance(x, dict):
+        return {key: _copied(value) for key, value in x.items()}
+    if x is None or isinstance(x, (bool, int, float, str, torch.device)):
+        return x
+    raise TypeError(f"a {type(x).__name__}, which the function may change, cannot be copied")
 
 
 def _is_reward(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == _REWARD
+
+
+def _is_changed(node: ast.AST) -> bool:
+    """Return whether a line changes the reward, after a function has computed it."""
+    targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets if isinstance(node, ast.Assign) else []
+    if not any(_is_reward(x) for target in targets for x in ast.walk(target)):
+        return False
+    return isinstance(node, ast.AugAssign) or any(map(_is_reward, ast.walk(node.value)))  # type: ignore[attr-defined]
 
 
 def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, position: int) -> Summands | None:
@@ -108,28 +132,23 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
         value = value.func.value
     if not isinstance(value, ast.Name):
         return None
-    # lines that add to this variable, with what they add
-    total, lines = value.id, dict[int, list[ast.expr]]()
-    for k, line in enumerate(function.body):
-        begins = isinstance(line, ast.Assign) and not _reads([line.value], total) and _is(line.targets[0], total)
-        lines = {} if begins else lines
-        terms = _added(line, total)
-        if terms:
-            lines[k] = terms
-    if sum(map(len, lines.values())) < 2:
+    total = value.id
+    if any(_may_not_run_twice(x) for x in ast.walk(function)):
+        return None
+    # the line that begins the sum, and whether each later line that changes it is understood
+    first = max((k for k, line in enumerate(function.body) if _begins(line, total)), default=None)
+    if first is None or not all(_is_understood(line, total) for line in function.body[first + 1 :]):
         return None
     local = {x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)} - {total}
-    unused = "_terms_of_the_reward"
-    body: list[ast.stmt] = [ast.parse(f"{unused} = {{}}").body[0]]
-    names, counts = list[str](), Counter[str]()
-    for k, line in enumerate(function.body[: max(lines) + 1]):
-        for term in lines.get(k, []):
-            name = _name(term, local, total)
-            counts[name] += 1
-            names.append(name if counts[name] == 1 else f"{name}_{counts[name]}")
-            body += ast.parse(f"{unused}[{names[-1]!r}] = {ast.unparse(term)}").body
-        body.append(line)
-    body += ast.parse(f"return {unused}").body
+    noting, body, needed = _Noting(total, local), function.body[:first], 0
+    for line in function.body[first:]:
+        count = len(noting.names)
+        body += noting.lines(line)
+        needed = len(body) if len(noting.names) > count else needed
+    if len(noting.names) < 2:
+        return None
+    nothing = ", ".join(f"{name!r}: 0.0" for name in noting.names)  # of terms under a condition
+    body = [*ast.parse(f"{_TERMS} = {{{nothing}}}").body, *body[:needed], *ast.parse(f"return {_TERMS}").body]
     # without its decorator, torch.jit.script, and the annotations that it needs
     copied = copy.deepcopy(function)
     copied.decorator_list, copied.returns, copied.body = [], None, body
@@ -138,7 +157,67 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
     scope: dict[str, Any] = {}
     code = ast.fix_missing_locations(ast.Module([copied], []))
     exec(compile(code, str(file), "exec"), namespace, scope)
-    return Summands(namespace, function.name, tuple(names), scope[function.name])
+    return Summands(namespace, function.name, tuple(noting.names), scope[function.name])
+
+
+def _may_not_run_twice(node: ast.AST) -> bool:
+    """Return whether a part of a function draws random numbers or writes what is not its own."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return isinstance(node, (ast.Global, ast.Nonlocal)) or _DRAWS.search(name) is not None
+
+
+def _begins(line: ast.stmt, total: str) -> bool:
+    return isinstance(line, ast.Assign) and _is(line.targets[0], total) and not _reads([line.value], total)
+
+
+def _is_understood(line: ast.stmt, total: str) -> bool:
+    """Return whether a line adds to a variable, bounds it, replaces it by something else in some states, or neither."""
+    if isinstance(line, ast.If):
+        return all(_is_understood(x, total) and not _begins(x, total) for x in (*line.body, *line.orelse))
+    stored = [x for x in ast.walk(line) if isinstance(x, ast.Name) and x.id == total and isinstance(x.ctx, ast.Store)]
+    into = [x for x in ast.walk(line) if isinstance(x, ast.Subscript) and isinstance(x.ctx, ast.Store)]
+    called = [
+        x for x in ast.walk(line) if isinstance(x, ast.Attribute) and _is(x.value, total) and x.attr.endswith("_")
+    ]
+    if called or any(_reads([x.value], total) for x in into):
+        return False
+    if not stored or _added(line, total):
+        return True
+    if not isinstance(line, ast.Assign) or line.targets != stored or not isinstance(line.value, ast.Call):
+        return False
+    value = line.value
+    if any(_calls(value, name) for name in ("clip", "clamp", "clamp_min", "clamp_max")):
+        return True
+    return _calls(value, "where") and _is(value.args[-1], total) and not _uses(value.args[1], total)
+
+
+def _uses(node: ast.AST, name: str) -> bool:
+    """Return whether an expression depends on the values of a variable, not only on its shape as ``ones_like``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_like"):
+        return any(_uses(x, name) for x in node.args[1:])
+    return (isinstance(node, ast.Name) and node.id == name) or any(_uses(x, name) for x in ast.iter_child_nodes(node))
+
+
+class _Noting:
+    """Adds lines that note what each line adds to ``total``. Attributes: names, of the terms."""
+
+    def __init__(self, total: str, local: set[str]) -> None:
+        self._total, self._local = total, local
+        self.names: list[str] = []
+        self._counts = Counter[str]()
+
+    def lines(self, line: ast.stmt) -> list[ast.stmt]:
+        """Return a line, with those that note its terms before it."""
+        if isinstance(line, ast.If):
+            body, other = ([y for x in part for y in self.lines(x)] for part in (line.body, line.orelse))
+            return [ast.If(line.test, body, other)]
+        notes: list[ast.stmt] = []
+        for term in _added(line, self._total):
+            name = _name(term, self._local, self._total)
+            self._counts[name] += 1
+            self.names.append(name if self._counts[name] == 1 else f"{name}_{self._counts[name]}")
+            notes += ast.parse(f"{_TERMS}[{self.names[-1]!r}] = {ast.unparse(term)}").body
+        return [*notes, line]
 
 
 def _added(line: ast.stmt, total: str) -> list[ast.expr]:
