@@ -22,11 +22,11 @@ class Task:
         self.rew_buf, self.reset_buf = torch.zeros(2, 64)
 
     def compute_reward(self):
-        self.rew_buf[:], self.reset_buf[:] = reward_of(self.a, self.b, 2.0)
+        self.rew_buf[:], self.reset_buf[:] = reward_of(self.a, self.b, 2.0, self.rew_buf)
 
 
 @torch.jit.script
-def reward_of(a, b, b_scale: float):
+def reward_of(a, b, b_scale: float, rew_buf):
     done = a > 1.0
     cost = b * b
 {body}
@@ -112,12 +112,12 @@ def test_other_rewards_have_no_terms(make, body):
 
 
 def test_a_reward_that_the_task_changes_afterwards_has_no_terms(make):
-    lines = "2.0)\n        self.rew_buf[:] = self.rew_buf * 0.5"
-    assert find_summands(make("total = a + b", task=TASK.replace("2.0)", lines))) is None
+    lines = "rew_buf)\n        self.rew_buf[:] = self.rew_buf * 0.5"
+    assert find_summands(make("total = a + b", task=TASK.replace("rew_buf)\n", f"{lines}\n", 1))) is None
 
 
 def test_a_function_that_may_change_an_object_is_not_called_twice(make):
-    text = TASK.replace("@torch.jit.script", "").replace("b_scale: float", "self").replace("2.0)", "self)")
+    text = TASK.replace("@torch.jit.script", "").replace("b_scale: float", "self").replace("2.0, ", "self, ")
     task = make("self.calls = self.__dict__.get('calls', 0) + 1\ntotal = a + b", task=text)
     with RewardTerms(task).noted():
         task.compute_reward()

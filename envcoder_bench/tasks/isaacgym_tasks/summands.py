@@ -114,11 +114,13 @@ def _is_reward(node: ast.AST) -> bool:
 
 
 def _is_changed(node: ast.AST) -> bool:
-    """Return whether a line changes the reward, after a function has computed it."""
-    targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets if isinstance(node, ast.Assign) else []
-    if not any(_is_reward(x) for target in targets for x in ast.walk(target)):
+    """Return whether a line changes a reward that a function has computed."""
+    if isinstance(node, ast.AugAssign):
+        return any(map(_is_reward, ast.walk(node.target)))
+    if not isinstance(node, ast.Assign) or (isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)):
         return False
-    return isinstance(node, ast.AugAssign) or any(map(_is_reward, ast.walk(node.value)))  # type: ignore[attr-defined]
+    written = any(_is_reward(x) for target in node.targets for x in ast.walk(target))
+    return written and any(map(_is_reward, ast.walk(node.value)))
 
 
 def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, position: int) -> Summands | None:
