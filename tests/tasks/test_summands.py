@@ -65,6 +65,8 @@ def make(tmp_path, monkeypatch):
         ),
         ("total = a - cost\nif b_scale > 5.0:\n    total = torch.where(done, total + b, total)", ("a", "cost", "b")),
         ("r1 = a * 2\ntotal = r1 - r1 * r1", ("r1", "r1_2")),
+        ("x, x_2 = a * 2, b * 2\ntotal = x + x * x + x_2 + x * b", ("x", "x_2", "x_2_2", "x_3")),
+        ("x = 2 * a\ntotal = x\ntotal += b", ("x", "b")),
     ],
 )
 def test_terms_add_up_to_the_reward(make, body, names):
@@ -119,7 +121,9 @@ def test_a_reward_that_the_task_changes_afterwards_has_no_terms(make):
 def test_a_function_that_may_change_an_object_is_not_called_twice(make):
     text = TASK.replace("@torch.jit.script", "").replace("b_scale: float", "self").replace("2.0, ", "self, ")
     task = make("self.calls = self.__dict__.get('calls', 0) + 1\ntotal = a + b", task=text)
-    with RewardTerms(task).noted():
+    terms = RewardTerms(task)
+    terms.on_trial = True
+    with terms.noted():
         task.compute_reward()
     assert task.calls == 1 and not hasattr(task, "reward_terms")
 
@@ -129,18 +133,24 @@ def test_decorators_of_the_tasks_methods_do_not_hide_its_file(make):
     assert find_summands(make("total = a + b", task=text)).names == ("a", "b")
 
 
-def test_terms_are_computed_only_where_a_candidate_reads_them(make):
-    task = make("total = a + b")
-    terms = RewardTerms(task)
-    terms.wanted = False
-    with terms.noted():
-        task.compute_reward()
-    assert not any(term.any() for term in task.reward_terms.values())
-
-
 def test_a_sum_that_only_torchscript_computes_has_no_terms(make):
     task = make("assert torch.jit.is_scripting()\ntotal = a + b")
     total = task.a + task.b
-    with RewardTerms(task).noted():
+    terms = RewardTerms(task)
+    terms.on_trial = True
+    with terms.noted():
         task.compute_reward()
     assert torch.equal(task.rew_buf, total) and not hasattr(task, "reward_terms")
+
+
+def test_terms_on_trial_fit_where_they_add_up_to_the_reward(make):
+    for after, fits in (("", True), ("\n        self.halve()", False)):
+        text = TASK.replace("rew_buf)\n", f"rew_buf){after}\n", 1)
+        text = text.replace(
+            "    def compute_reward", "    def halve(self):\n        self.rew_buf.mul_(0.5)\n\n    def compute_reward"
+        )
+        terms = RewardTerms(task := make("total = a + b", task=text))
+        terms.on_trial = True
+        with terms.noted():
+            task.compute_reward()
+        assert terms.fit == fits

@@ -67,6 +67,8 @@ class IsaacTask(Task):
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
+        if not any(slot[0] == TERMS for slot in self.keys.values()):
+            self.driver.terms.drop()
         with self.source.running_code(), self._draws.call("reset", None, True):
             self.driver.first()  # here, because some tasks make tensors when they observe
             if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
@@ -136,7 +138,6 @@ class IsaacTask(Task):
         self._groups = groups
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
         self._compared = False
-        self.driver.terms.wanted = groups.keys is None or any(key.startswith(TERMS) for key in groups.keys)
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
         # asked once here, because each step would wait for the device

@@ -13,9 +13,9 @@ import contextlib
 import copy
 import inspect
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -43,17 +43,13 @@ class Summands:
     compute: Callable[..., dict[str, Any]]
 
     @contextlib.contextmanager
-    def noted(self, note: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-        """Call ``note`` with the terms at each call of the function inside the block; with none if its copy raises."""
+    def noted(self, note: Callable[[Callable[[], dict[str, Any]]], None]) -> Iterator[None]:
+        """Call ``note`` at each call of the function inside the block, with what computes its terms."""
         original = self.namespace[self.function]
 
         def noting(*args: Any, **kwargs: Any) -> Any:
-            try:
-                # the function may write into its arguments
-                terms = self.compute(*_copied(list(args)), **_copied(kwargs))
-            except Exception:  # such as code for TorchScript alone
-                terms = {}
-            note(terms)
+            # copies, because the function may write into its arguments
+            note(lambda: self.compute(*_copied(list(args)), **_copied(kwargs)))
             return original(*args, **kwargs)
 
         self.namespace[self.function] = noting
@@ -71,7 +67,7 @@ def find_summands(task: Any) -> Summands | None:
             continue
         method = inspect.unwrap(methods[0])  # decorators are in other files
         file = Path(method.__code__.co_filename)
-        tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+        tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
         body = next((x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__), None)
         if body is None:
             return None
@@ -144,9 +140,9 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
     local = {x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)} - {total}
     noting, body, needed = _Noting(total, local), function.body[:first], 0
     for line in function.body[first:]:
-        count = len(noting.names)
+        before = len(noting.names)
         body += noting.lines(line)
-        needed = len(body) if len(noting.names) > count else needed
+        needed = len(body) if len(noting.names) > before else needed
     if len(noting.names) < 2:
         return None
     nothing = ", ".join(f"{name!r}: 0.0" for name in noting.names)  # of terms under a condition
@@ -181,7 +177,8 @@ def _is_understood(line: ast.stmt, total: str) -> bool:
     called = [
         x for x in ast.walk(line) if isinstance(x, ast.Attribute) and _is(x.value, total) and x.attr.endswith("_")
     ]
-    if called or any(_reads([x.value], total) for x in into):
+    returned = [x for x in ast.walk(line) if isinstance(x, ast.Return) and x is not line]
+    if called or returned or any(_reads([x.value], total) for x in into):
         return False
     if not stored or _added(line, total):
         return True
@@ -189,8 +186,9 @@ def _is_understood(line: ast.stmt, total: str) -> bool:
         return False
     value = line.value
     if any(_calls(value, name) for name in ("clip", "clamp", "clamp_min", "clamp_max")):
-        return True
-    return _calls(value, "where") and _is(value.args[-1], total) and not _uses(value.args[1], total)
+        return _is(value.args[0], total) if value.args else False
+    is_replaced = _calls(value, "where") and len(value.args) == 3 and _is(value.args[2], total)
+    return is_replaced and not _uses(value.args[1], total)
 
 
 def _uses(node: ast.AST, name: str) -> bool:
@@ -206,7 +204,6 @@ class _Noting:
     def __init__(self, total: str, local: set[str]) -> None:
         self._total, self._local = total, local
         self.names: list[str] = []
-        self._counts = Counter[str]()
 
     def lines(self, line: ast.stmt) -> list[ast.stmt]:
         """Return a line, with those that note its terms before it."""
@@ -216,9 +213,12 @@ class _Noting:
         notes: list[ast.stmt] = []
         for term in _added(line, self._total):
             name = _name(term, self._local, self._total)
-            self._counts[name] += 1
-            self.names.append(name if self._counts[name] == 1 else f"{name}_{self._counts[name]}")
-            notes += ast.parse(f"{_TERMS}[{self.names[-1]!r}] = {ast.unparse(term)}").body
+            taken = next(k for k in count(1) if (name if k == 1 else f"{name}_{k}") not in self.names)
+            self.names.append(name if taken == 1 else f"{name}_{taken}")
+            fresh = (
+                "" if isinstance(term, (ast.BinOp, ast.UnaryOp, ast.Constant)) else "1.0 * "
+            )  # not the variable itself
+            notes += ast.parse(f"{_TERMS}[{self.names[-1]!r}] = {fresh}({ast.unparse(term)})").body
         return [*notes, line]
 
 
