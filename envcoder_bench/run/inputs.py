@@ -33,6 +33,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
+from envcoder_bench.shaping.scan import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.functions import source_of
@@ -211,9 +212,14 @@ def read_candidates(
 
 
 def refuse_unparsed(candidates: Sequence[CandidateSource]) -> None:
-    """Raise UserError if none of the files parses; one among others is reported with the results."""
+    """Raise UserError if none of the files parses; one among others is reported with the results.
+
+    Files longer than an unread file may be are left to the run, whose jail parses them.
+    """
     errors: list[CandidateError] = []
     for source in candidates:
+        if len(source.source) > MAX_CHARACTERS:
+            return
         try:
             parse(source.source, source.file)
             return

@@ -139,11 +139,13 @@ class RunFolder:
             names = set(os.listdir(folder.path))
         except OSError as error:
             reasons = {FileNotFoundError: "no such folder", NotADirectoryError: "it is a file"}
-            beside = [one.name for one in folder.path.parent.iterdir()] if folder.path.parent.is_dir() else []
-            near = near_matches(folder.path.name, beside) if isinstance(error, FileNotFoundError) else ""
+            parent = folder.path.parent
+            beside = filter(str.isprintable, os.listdir(parent)) if os.access(parent, os.R_OK | os.X_OK) else ()
+            near = near_matches(folder.path.name, list(beside)) if isinstance(error, FileNotFoundError) else ""
             raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}{near}") from error
         if not names & {folder.config.name, folder.run.name}:
-            runs = [Path(path, name) for name in sorted(names) if (folder.path / name / folder.config.name).is_file()]
+            runs = [Path(path, x) for x in sorted(names) if (folder.path / x / folder.config.name).is_file()]
+            runs = [run for run in runs if run.name.isprintable()]
             more = f"; give one of those in it, such as {runs[-1]}" if runs else ""
             raise UserError(f"{missing} (no config.yaml){more}")
         other = other_kind(folder.path, RUN)
