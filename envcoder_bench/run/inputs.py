@@ -33,11 +33,11 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
-from envcoder_bench.shaping.scan import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source, parse
+from envcoder_bench.shaping.scan import MAX_CHARACTERS
 from envcoder_bench.shaping.variants import TRAIN, setting_words, variant_of
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES
