@@ -36,11 +36,19 @@ def on_cpu() -> bool:
 _generator = torch.Generator
 
 
-class _Generator(torch.Generator):
+class _OfGenerator(type(torch.Generator)):
+    """The class of ``_Generator``, whose instances are all of torch's generators."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _generator) if cls is _Generator else super().__instancecheck__(instance)
+
+
+class _Generator(torch.Generator, metaclass=_OfGenerator):
     """``torch.Generator``, on the CPU where a CUDA device is named."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        return _generator(_mapped(device))
+        own = _generator if cls is _Generator else cls
+        return _generator.__new__(own, _mapped(device))  # type: ignore[call-arg]
 
 
 def remedy(error: BaseException, how: str = f"set {VARIABLE}=cpu, which maps CUDA devices to the CPU") -> str:

@@ -539,6 +539,18 @@ def test_yaml_is_merged_with_its_defaults(tmp_path):
     (tmp_path / "lost.yaml").write_text("defaults:\n  - gone\n")
     with pytest.raises(ValueError, match=r"lost\.yaml: its defaults cannot be composed: .*Could not load 'gone'"):
         read_yaml(tmp_path / "lost.yaml")
+    # files of the folders above, which Hydra places below nameless keys
+    (tmp_path / "scene" / "above.yaml").write_text("defaults: [../base]\nenv: {mass: 3.0}\n")
+    assert read_yaml(tmp_path / "scene" / "above.yaml") == {"env": {"length": 5, "mass": 3.0}, "sim": {"dt": 0.1}}
+    (tmp_path / "nested.yaml").write_text("defaults: [scene/above]\n")
+    with pytest.raises(ValueError, match=r"nested\.yaml: its defaults cannot be composed: .*'\.\.'"):
+        read_yaml(tmp_path / "nested.yaml")
+    (tmp_path / "odd.yaml").write_text("defaults: [[1]]\n")
+    with pytest.raises(ValueError, match=r"odd\.yaml: its defaults cannot be composed"):
+        read_yaml(tmp_path / "odd.yaml")
+    # a key of the task's own
+    (tmp_path / "key.yaml").write_text("defaults: {mass: 1}\n")
+    assert read_yaml(tmp_path / "key.yaml") == {"defaults": {"mass": 1}}
 
 
 def test_tasks_read_data_of_the_current_folder_and_write_their_models_elsewhere(tmp_path, monkeypatch):

@@ -195,7 +195,7 @@ def read_yaml(file: Path) -> Config:
     """
     try:
         content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
-    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
+    except (YAMLError, OmegaConfBaseException, UnicodeError, RecursionError) as error:
         raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{file} is no YAML with keys and values")
@@ -203,18 +203,38 @@ def read_yaml(file: Path) -> Config:
 
 
 def _merged(file: Path) -> Any:
-    """Return the content of a YAML; one with ``defaults`` is composed by Hydra."""
+    """Return the content of a YAML; one with a list of ``defaults`` is composed by Hydra."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
-    if not isinstance(content, dict) or "defaults" not in content:
-        return content
+    if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
+        return content  # a task may have a key of that name
+    if any(isinstance(name, str) and ".." in Path(name).parts for name in content["defaults"]):
+        return _merged_by_path(file, content)
     from hydra import compose, initialize_config_dir
-    from hydra.errors import HydraException
 
     try:
         with warnings.catch_warnings(action="ignore"), initialize_config_dir(str(file.parent), version_base="1.3"):
-            return OmegaConf.to_container(compose(config_name=file.stem))
-    except HydraException as error:
+            composed = OmegaConf.to_container(compose(config_name=file.stem))
+    except Exception as error:
         raise ValueError(f"{file}: its defaults cannot be composed: {' '.join(str(error).split())}") from error
+    if _has_nameless(composed):  # how Hydra places files of the folders above
+        raise ValueError(f"{file}: its defaults cannot be composed: a file in them has defaults with '..'")
+    return composed
+
+
+def _merged_by_path(file: Path, content: Config) -> Any:
+    """Return the content of a YAML, merged with the files in its ``defaults``, which Hydra does not find above it."""
+    names = content.pop("defaults")
+    merged = OmegaConf.create({})
+    for name in names if "_self_" in names else [*names, "_self_"]:
+        parent = file.parent / f"{name}.yaml"
+        if name != "_self_" and not parent.is_file():
+            raise ValueError(f"{file}: its defaults name {name}, and {parent} is not a file")
+        merged = OmegaConf.merge(merged, OmegaConf.create(content if name == "_self_" else _merged(parent)))
+    return OmegaConf.to_container(merged)
+
+
+def _has_nameless(value: Any) -> bool:
+    return isinstance(value, dict) and ("" in value or any(map(_has_nameless, value.values())))
 
 
 _MAIN_CONFIG = {

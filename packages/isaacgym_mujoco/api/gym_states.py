@@ -138,13 +138,21 @@ def _add_commands(setter: str, commands: str, getter: str = "") -> None:
     """Add methods for the commands ``Engine.<commands>`` of an actor, which can be set before the scene is compiled."""
 
     def get_commands(self: StateMethods, env: Env, actor: int) -> np.ndarray:
-        return getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)].cpu().numpy()
+        if env.sim.compiled:
+            return getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)].cpu().numpy().copy()
+        record = env.actors[actor]
+        return record.commands.get(commands, np.zeros(len(record.asset.dof_names), np.float32)).copy()
 
     def set_commands(self: StateMethods, env: Env, actor: int, values: np.ndarray) -> bool:
-        numbers = torch.tensor(np.asarray(values, dtype=np.float32))
+        numbers, record = np.array(values, dtype=np.float32).reshape(-1), env.actors[actor]
+        if len(numbers) != len(record.asset.dof_names):
+            raise ValueError(f"{setter}: {len(numbers)} values for {len(record.asset.dof_names)} DOFs")
+        if not env.sim.compiled:
+            record.commands[commands] = numbers
 
         def change() -> None:
-            getattr(env.sim.engine, commands).view(-1)[_dof_rows(env, actor)] = numbers.to(env.sim.device)
+            engine = env.sim.engine
+            getattr(engine, commands).view(-1)[_dof_rows(env, actor)] = torch.tensor(numbers, device=engine.device)
 
         env.sim.when_compiled(change)
         return True

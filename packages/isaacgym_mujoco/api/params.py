@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import numpy as np
 
@@ -53,12 +54,16 @@ _log = logging.getLogger("isaacgym_mujoco")
 class Params:
     """Named values with defaults. Other names can be set, too, because tasks set all keys of their YAMLs.
 
+    A script's subclass that is a dataclass has the fields of its base.
+
     Attributes:
+        FIELDS: the fields of the class.
         DEFAULTS: the default of each parameter that is no object.
         HONOURED: parameters that have an effect, or are only stored and read.
         MUJOCOS: values without effect that describe what MuJoCo does.
     """
 
+    FIELDS: ClassVar[dict[str, dataclasses.Field[Any]]] = {}
     DEFAULTS: ClassVar[dict[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
     MUJOCOS: ClassVar[dict[str, Any]] = {}
@@ -67,6 +72,17 @@ class Params:
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __init_subclass__(cls) -> None:
+        """Give a script's subclass what ``dataclass`` needs to define the fields of its base."""
+        super().__init_subclass__()
+        if hasattr(cls, "__dataclass_fields__"):
+            return
+        own = inspect.get_annotations(cls)
+        cls.__annotations__ = {**{name: one.type for name, one in cls.FIELDS.items()}, **own}
+        for name, one in cls.FIELDS.items():
+            if one.default_factory is not dataclasses.MISSING and not hasattr(cls, name):
+                setattr(cls, name, dataclasses.field(default_factory=one.default_factory))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -280,7 +296,10 @@ class UsdExportOptions(Params):
 _classes = [SimParams, PhysXParams, FlexParams, *_Surface.__subclasses__(), _Surface, VhacdParams, AssetOptions]
 _classes += [AttractorProperties, ForceSensorProperties, CameraProperties, UsdExportOptions]
 for _class in _classes:
-    _class.DEFAULTS = {one.name: one.default for one in dataclasses.fields(_class)}
+    _class.FIELDS = {one.name: one for one in dataclasses.fields(_class)}
+    _class.DEFAULTS = {name: one.default for name, one in _class.FIELDS.items()}
+    for _name, _field in _class.FIELDS.items():
+        _field.type = get_type_hints(_class)[_name]
 for _class in _classes:  # others see no dataclass, which Hydra would replace by a config that checks types
     del _class.__dataclass_fields__
 

@@ -3,19 +3,24 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
 
+import logging
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from isaacgym_mujoco.api.params import AssetOptions
-from isaacgym_mujoco.assets.urdf import Link, Shape, walk
+from isaacgym_mujoco.assets import collada
+from isaacgym_mujoco.assets.urdf import COLLADA, Link, Shape, walk
 
 CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
 MAX_VERTICES = 64
 FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a mesh that counts as flat; of the plate in its place, m
+
+_log = logging.getLogger("isaacgym_mujoco")
 
 
 def available() -> bool:
@@ -31,7 +36,7 @@ def decompose(root: Link, options: AssetOptions) -> None:
     for link in walk(root):
         shapes = []
         for shape in link.shapes:
-            hulls = () if shape.mesh is None or shape.part is not None else parts(shape.mesh, tuple(shape.size), limits)
+            hulls = () if shape.mesh is None else parts(shape.mesh, tuple(shape.size), limits)
             shapes += [Shape("mesh", shape.size, shape.frame, shape.mesh, part) for part in hulls] or [shape]
         link.shapes = shapes
 
@@ -60,12 +65,15 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
     import vhacdx
 
     vertices, triangles = read(mesh, scale)
+    if not len(triangles):
+        _log.warning("%s: no triangles are read, so that it is not decomposed", mesh)
+        return ()
     flat = plate(vertices)
     if flat is not None:
         return (flat,)
     a, b, c = (vertices[triangles[:, k]] for k in range(3))
     volume = abs(np.einsum("ij,ij->i", a, np.cross(b, c)).sum()) / 6
-    if volume > CONVEX * _hull_volume(mesh, scale):
+    if volume > CONVEX * _hull_volume(vertices):
         return ()
     resolution, count, corners = limits
     hulls = vhacdx.compute_vhacd(
@@ -81,21 +89,25 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
 
 def read(mesh: Path, scale: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return vertices and triangles of a mesh's file, in the file's own frame, scaled."""
+    if mesh.suffix.lower() == COLLADA:
+        vertices, triangles = collada.read(mesh)
+        return vertices * scale, triangles
     # MuJoCo transforms a mesh to its principal frame; shells need no volume
-    model = _alone(mesh, scale, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL)
+    model = _alone(mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL, file=str(mesh), scale=scale)
     turn = np.empty(9)
     mujoco.mju_quat2Mat(turn, model.mesh_quat[0])
     return model.mesh_vert.astype(np.float64) @ turn.reshape(3, 3).T + model.mesh_pos[0], model.mesh_face
 
 
-def _hull_volume(mesh: Path, scale: tuple[float, ...]) -> float:
-    return float(_alone(mesh, scale, mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX).body_mass[1])
+def _hull_volume(vertices: np.ndarray) -> float:
+    return float(_alone(mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX, uservert=vertices.ravel()).body_mass[1])
 
 
-def _alone(mesh: Path, scale: tuple[float, ...], inertia: mujoco.mjtMeshInertia) -> mujoco.MjModel:
+def _alone(inertia: mujoco.mjtMeshInertia, **source: Any) -> mujoco.MjModel:
+    """Return a model of a mesh, from a file or from vertices."""
     spec = mujoco.MjSpec()
     spec.compiler.balanceinertia = True  # that of a plate is at its limit
-    spec.add_mesh(name="mesh", file=str(mesh), scale=scale, inertia=inertia)
+    spec.add_mesh(name="mesh", inertia=inertia, **source)
     body = spec.worldbody.add_body()
     # a geom that collides with nothing needs no hull, which flat meshes have not
     body.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="mesh", density=1.0, contype=0, conaffinity=0)

@@ -25,7 +25,7 @@ class AssetError(ValueError):
 class Shape:
     """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale).
 
-    ``part`` holds the scaled vertices ``(n, 3)`` of a convex part of the mesh; None for the whole mesh.
+    ``part`` holds the scaled vertices ``(n, 3)`` of a convex part of the mesh, or of a Collada mesh; else None.
     """
 
     kind: str
@@ -173,7 +173,7 @@ def _shape(element: ET.Element, frame: np.ndarray, path: Path, folders: list[Pat
     if mesh.suffix.lower() != COLLADA:
         return Shape("mesh", scale, frame, mesh)
     try:
-        return Shape("mesh", scale, frame, mesh, collada.vertices(mesh) * scale)
+        return Shape("mesh", scale, frame, mesh, collada.read(mesh)[0] * scale)
     except ValueError as error:
         raise AssetError(f"{mesh}: {error}") from error
 

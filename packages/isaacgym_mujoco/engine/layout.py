@@ -25,6 +25,7 @@ class Actor:
 
     ``bodies`` is None until a task sets properties of bodies, ``dof_states`` until it sets states. ``shapes`` and
     ``tendons`` are shared with the asset until a task sets others; ``own_shapes`` is whether it has set shapes.
+    ``commands`` are those that were set before the scene is compiled, by the engine's names.
     """
 
     asset: Asset
@@ -39,6 +40,7 @@ class Actor:
     own_shapes: bool = False
     scale: float = 1.0
     dof_states: np.ndarray | None = None
+    commands: dict[str, np.ndarray] = field(default_factory=dict)
 
     def filters(self) -> list[int]:
         """Return the filter of each shape: the actor's, unless that is -1 or the task has set shapes."""

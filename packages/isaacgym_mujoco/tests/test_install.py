@@ -250,6 +250,8 @@ def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkey
 def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, monkeypatch, capsys):
     monkeypatch.setenv("ISAACGYM_DEVICE", "")
     script = "import torch\ntorch.cuda.set_device(0)\ntorch.cuda.synchronize()\nclass Drawer(torch.Generator): pass\n"
+    script += "assert type(Drawer('cuda:0')) is Drawer and isinstance(Drawer(), torch.Generator)\n"
+    script += "assert isinstance(torch.Generator(), torch.Generator) and not isinstance(torch.Generator(), Drawer)\n"
     script += "torch.rand(2, generator=torch.Generator(device='cuda:0'))\n"
     (alone / "train.py").write_text(script)
     assert run(monkeypatch, "--device=cpu", "train.py") == 0

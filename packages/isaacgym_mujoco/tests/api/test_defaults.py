@@ -11,6 +11,8 @@ Sources, by the names in the tables:
 """
 
 import ast
+import dataclasses
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -161,3 +163,20 @@ def test_parameters_of_subclasses_and_added_ones_are_told():
     params = Stiff(0.5)
     params.added = 3
     assert {"contact_offset", "solver_type"} <= set(params.ignored()) and "added=3" in repr(params)
+
+
+def test_dataclass_that_extends_parameters_has_their_fields():
+    @dataclasses.dataclass
+    class Mine(gymapi.SimParams):
+        substeps: int = 3
+        extra: float = 1.0
+
+    @dataclasses.dataclass
+    class Other(Mine):
+        more: int = 0
+
+    for cls in (Mine, Other):
+        params = dataclasses.replace(cls(extra=2.0), dt=0.5)
+        assert (params.dt, params.substeps, params.extra) == (0.5, 3, 2.0) and params.physx.solver_type == 1
+        assert params.physx is not cls().physx and dataclasses.asdict(params)["gravity"].y == pytest.approx(-9.81)
+    assert get_type_hints(Mine)["gravity"] is gymapi.Vec3 and not dataclasses.is_dataclass(gymapi.SimParams)

@@ -65,6 +65,10 @@ def test_states_and_commands_that_are_set_while_environments_are_created_are_tho
             gym.set_actor_dof_states(env, 1, start, gymapi.STATE_ALL)
             assert gym.get_actor_dof_states(env, 1, gymapi.STATE_ALL)["pos"] == pytest.approx([0.3, -0.2])
             gym.set_actor_dof_position_targets(env, 1, np.array([0.3, 0.5]))
+        targets = gym.get_actor_dof_position_targets(env, 1)
+        assert targets == pytest.approx([0.3, 0.5] if env.index == 1 else [0.0, 0.0])
+        with pytest.raises(ValueError, match="set_actor_dof_velocity_targets: 3 values for 2 DOFs"):
+            gym.set_actor_dof_velocity_targets(env, 1, np.zeros(3))
         lower = gym.get_actor_rigid_body_states(env, 1, gymapi.STATE_ALL)[2]
         assert lower["pose"]["p"].tolist() == pytest.approx((1.4, 0, 0)) and lower["pose"]["r"]["w"] == 1
         assert not env.sim.compiled
@@ -76,6 +80,7 @@ def test_states_and_commands_that_are_set_while_environments_are_created_are_tho
     assert scene.dof.cpu().numpy() == pytest.approx(np.array([[0, 0], [0, 0], [0.3, 0], [-0.2, 1]]))
     scene.step(300)
     assert scene.dof[:, 0].cpu().numpy() == pytest.approx([0, 0, 0.3, 0.5], abs=1e-3)
+    gym.get_actor_dof_position_targets(scene.envs[1], 1)[:] = 9.0  # a copy
     assert gym.get_actor_dof_position_targets(scene.envs[1], 1) == pytest.approx([0.3, 0.5])
     rows = gym.get_actor_dof_properties(scene.envs[0], 1)
     rows["driveMode"] = gymapi.DOF_MODE_EFFORT

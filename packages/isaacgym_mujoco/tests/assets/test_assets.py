@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from isaacgym_scene import LOPSIDED, TREE, Scene, corners, gym, link, load, options, pose, robot, words
+from isaacgym_scene import LOPSIDED, TREE, Scene, corners, dae, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.assets import collada
@@ -117,23 +117,52 @@ def test_negative_density_is_the_default(tmp_path):
 def test_collada_mesh_is_placed_by_its_scene(tmp_path):
     """As RoboDuet's and Tiago's collision meshes: in centimetres, below two nodes."""
     half = corners([-1, -2, -3], [1, 2, 3])
-    source = f'<source id="p"><float_array>{words(half.ravel())}</float_array></source>'
-    vertices = '<vertices id="v"><input semantic="POSITION" source="#p"/></vertices>'
     inner = '<node><translate>10 0 0</translate><scale>2 1 1</scale><instance_geometry url="#g"/></node>'
     scene = f"<node><rotate>0 0 1 90</rotate><matrix>1 0 0 0 0 1 0 0 0 0 1 7 0 0 0 1</matrix>{inner}</node>"
-    text = (
-        '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema"><asset><unit meter="0.01"/></asset>'
-        f'<library_geometries><geometry id="g"><mesh>{source}{vertices}</mesh></geometry></library_geometries>'
-        f"<library_visual_scenes><visual_scene>{scene}</visual_scene></library_visual_scenes></COLLADA>"
-    )
-    (tmp_path / "box.dae").write_text(text)
+    (tmp_path / "box.dae").write_text(dae(scene, half))
     body = load(tmp_path, robot(link("l", shape='mesh filename="box.dae" scale="10 10 10"'))).body_properties()[0]
     assert body.mass == pytest.approx(1000 * 0.4 * 0.4 * 0.6, rel=1e-4)
     assert list(body.com) == pytest.approx([0, 1.0, 0.7], abs=1e-5)  # x is turned to y
     (tmp_path / "box.dae").write_text("<COLLADA/>")
     with pytest.raises(gymapi.AssetError, match=r"box\.dae: no geometry has vertices"):
-        collada.vertices.cache_clear()
+        collada.read.cache_clear()
         load(tmp_path, robot(link("l", shape='mesh filename="box.dae"')))
+
+
+NODE = '<node>{}<instance_geometry url="#g"/></node>'
+CUBE = corners([-1, -1, -1], [1, 1, 1]) * 100.0
+
+
+def loaded_dae(folder, name, *args, **kwargs):
+    (folder / name).write_text(dae(*args, **kwargs))
+    return load(folder, robot(link("l", shape=f'mesh filename="{name}"'))).body_properties()[0]
+
+
+def test_collada_nodes_are_placed_by_their_names_and_vertices_read_by_their_stride(tmp_path):
+    node = NODE.format("<translate>0 300 0</translate>").replace("<node", '<node id="n"')
+    scene = '<node><translate>500 0 0</translate><instance_node url="#n"/></node>'
+    body = loaded_dae(tmp_path, "named.dae", scene, CUBE, f"<library_nodes>{node}</library_nodes>")
+    assert list(body.com) == pytest.approx([5, 3, 0], abs=1e-5) and body.mass == pytest.approx(8000, rel=1e-4)
+    four, accessor = np.hstack([CUBE, np.full((8, 1), 900.0)]), '<technique_common><accessor stride="4"/>'
+    still = NODE.format("<rotate>0 0 0 0</rotate>")
+    body = loaded_dae(tmp_path, "four.dae", still, four, source=accessor + "</technique_common>")
+    assert list(body.com) == pytest.approx([0, 0, 0], abs=1e-5) and body.mass == pytest.approx(8000, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("scene", "points", "message"),
+    [
+        ("<node/>", CUBE, "its scene places no geometry"),
+        ('<node><instance_node url="#n"/></node>', CUBE, "it places the node n, which it does not have"),
+        ('<node id="n"><instance_node url="#n"/></node>', CUBE, "its node n contains itself"),
+        (NODE.format(""), CUBE[:2], "a mesh needs 4 vertices of finite numbers, and it has 2"),
+        (NODE.format(""), CUBE * np.nan, "a mesh needs 4 vertices of finite numbers"),
+        (NODE.format("<matrix>1 0 0</matrix>"), CUBE, "a <matrix> has 16 numbers, not 3"),
+    ],
+)
+def test_invalid_collada_mesh_is_an_error_with_its_file(tmp_path, scene, points, message):
+    with pytest.raises(gymapi.AssetError, match=rf"bad\.dae: {message}"):
+        loaded_dae(tmp_path, "bad.dae", scene, points)
 
 
 def test_invalid_inertia_is_rebuilt(tmp_path):

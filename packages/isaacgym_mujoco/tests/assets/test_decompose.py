@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from isaacgym_scene import Scene, boxes_obj, corners, gym, link, load, pose, robot
+from isaacgym_scene import Scene, boxes_obj, corners, dae, gym, link, load, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.assets import decompose
@@ -62,6 +62,33 @@ def test_mesh_without_decomposition_is_its_convex_hull(tmp_path, monkeypatch):
     scene = Scene((asset, pose()), (ball, pose(0, 0, 1.12)))
     scene.step(200)
     assert scene.root[1, 2].item() == pytest.approx(1.1, abs=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["triangles", "polylist"])
+def test_collada_mesh_is_decomposed(tmp_path, vhacdx, kind):
+    faces = [line.split()[1:] for line in boxes_obj(*BOXES).splitlines() if line.startswith("f")]
+    corner = " ".join(f"{int(number) - 1} 0" for face in faces for number in face)
+    inputs = '<input semantic="VERTEX" offset="0"/><input semantic="NORMAL" offset="1"/>'
+    counts = f"<vcount>{'3 ' * 36}</vcount>" if kind == "polylist" else ""
+    points = np.concatenate([corners(*box) for box in BOXES]) * 100.0
+    text = dae(
+        '<node><scale>-1 1 1</scale><instance_geometry url="#g"/></node>',
+        points,
+        faces=f"<{kind}>{inputs}{counts}<p>{corner}</p></{kind}>",
+    )
+    (tmp_path / "tub.dae").write_text(text)
+    vertices, triangles = decompose.read(tmp_path / "tub.dae", (0.5, 0.5, 0.5))
+    a, b, c = (vertices[triangles[:, k]] for k in range(3))
+    volume = np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
+    assert abs(volume) == pytest.approx(0.125 * (0.8 + 2 * 0.72)) and len(triangles) == 36
+    asset = load(tmp_path, TUB.replace(".obj", ".dae"), **options())
+    assert gym.get_asset_rigid_shape_count(asset) == 3
+
+
+def test_collada_mesh_without_triangles_stays_one_shape_and_that_is_logged(tmp_path, vhacdx, caplog):
+    (tmp_path / "tub.dae").write_text(dae('<node><instance_geometry url="#g"/></node>', corners(*BOXES[0])))
+    assert gym.get_asset_rigid_shape_count(load(tmp_path, TUB.replace(".obj", ".dae"), **options())) == 1
+    assert "tub.dae: no triangles are read" in caplog.text
 
 
 def test_convex_mesh_stays_one_shape(tmp_path, vhacdx):

@@ -128,6 +128,17 @@ def boxes_obj(*boxes):
     return "\n".join(lines)
 
 
+def dae(scene, points, extra="", source="", faces=""):
+    """A Collada file of the mesh ``g``; ``scene`` are its nodes, ``extra`` other libraries, ``source`` an accessor."""
+    source = f'<source id="p"><float_array>{words(points.ravel())}</float_array>{source}</source>'
+    vertices = '<vertices id="v"><input semantic="POSITION" source="#p"/></vertices>'
+    return (
+        '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema"><asset><unit meter="0.01"/></asset>'
+        f'<library_geometries><geometry id="g"><mesh>{source}{vertices}{faces}</mesh></geometry></library_geometries>'
+        f"{extra}<library_visual_scenes><visual_scene>{scene}</visual_scene></library_visual_scenes></COLLADA>"
+    )
+
+
 class Scene:
     """``num_envs`` environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
 
