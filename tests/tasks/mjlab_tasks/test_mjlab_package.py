@@ -1,5 +1,6 @@
 """With mjlab itself: its own environment is the oracle."""
 
+import copy
 import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -492,14 +493,48 @@ def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_p
     whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
     driven.actions.copy_(torch.rand(4, 12))
     driven.task.step(torch.empty(0))
-    commands = torch.cat([block.command_manager.get_term("twist").vel_command_b for block in blocks])
-    assert torch.equal(twist.vel_command_b, commands) and not torch.equal(commands[:2], commands[2:] + 1.0)
-    assert torch.equal(world.env.command_manager.get_command("twist"), commands)
+    for k, block in enumerate(blocks):
+        block.command_manager.get_term("twist").vel_command_b.fill_(float(k))
+    for command in (twist.vel_command_b, world.env.command_manager.get_command("twist")):
+        assert command.shape == (4, 3) and command[:, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    with pytest.raises(UserError, match="sets 'vel_command_b' of the command 'twist'"):
+        twist.vel_command_b = command
     assert isinstance(part, type(whole)) and torch.equal(part.raw_action, whole.raw_action[2:])
     assert torch.equal(part._processed_actions, whole._processed_actions[2:]) and part.num_envs == 2
     assert part._entity.data.joint_pos.shape[0] == 2
     part._raw_actions = torch.full((2, 12), 7.0)
     assert whole.raw_action[2:].eq(7.0).all() and not whole.raw_action[:2].eq(7.0).any()
+
+
+def test_what_an_action_writes_into_a_command_is_lost_also_alone():
+    for groups, patches in ((1, [{}]), (2, [{}, {"events": {"push_robot": None}}])):
+        driven = Driven(GO1, 2, groups, patches=patches)
+        commands, own = driven.task.world.commands, driven.task.blocks[0].command_manager.get_command("twist")
+        for command in (commands.get_command("twist"), commands.get_term("twist").vel_command_b):
+            command.fill_(7.0)
+            assert not own.eq(7.0).any()
+
+
+def test_of_an_action_its_own_attributes_are_read_and_indices_of_as_many_joints_as_environments_are_whole():
+    driven = Driven(GO1, 6, 2, patches=[{}, {"events": {"push_robot": None}}])
+    world, block = driven.task.world, driven.task.blocks[1]
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, block))
+    assert world.num_envs == 12 == len(whole._target_ids) and torch.equal(part._target_ids, whole._target_ids)
+    world.env.action_manager._terms["joint_pos"] = own = copy.copy(whole)
+    own.__class__ = type("Gain", (type(whole),), {"gain": 1.0, "other": 2.0})
+    own.gain = 3.0
+    part = block.action_manager.get_term("joint_pos")
+    assert (part.gain, part.other) == (3.0, 2.0) and part.raw_action.shape == (6, 12)
+
+
+def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
+    from envcoder_bench.tasks.mjlab_tasks.view import Commands
+
+    commands = Commands()
+    twist = commands.get_term("twist")
+    for read in (lambda: commands.get_command("twist"), lambda: twist.vel_command_b):
+        with pytest.raises(UserError, match=r"reads the command 'twist' .*: read it in process_actions"):
+            read()
 
 
 def test_keys_of_the_state_are_those_that_are_described():
