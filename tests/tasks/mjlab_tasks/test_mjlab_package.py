@@ -383,12 +383,26 @@ def package(tmp_path_factory):
         "swinging/tasks.py": PACKAGE,
         "older.py": "import mjlab.managers.manager_term_config",
         "lacking.py": "import torch\nimport no_such_thing",
+        "chained.py": "raise ImportError('install it') from RuntimeError('a cause that nothing has raised')",
+        "unclosed.py": "import torch\nx = (\n",
+        "other_library.py": "from numpy import no_such_name",
+        "old_call.py": "from mjlab.managers.reward_manager import RewardTermCfg\nRewardTermCfg(no_such=1)",
+        "half/__init__.py": HALF,
+        "untrained.py": HALF.replace("Half", "Untrained").replace("cfg, rl_cfg)", "cfg, None)"),
+        "half/tasks.py": "import no_such_thing",
     }
     (folder / "swinging").mkdir()
+    (folder / "half").mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
     return folder
 
+
+HALF = """from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, register_mjlab_task
+
+cfg, rl_cfg = load_env_cfg("Mjlab-Cartpole-Balance"), load_rl_cfg("Mjlab-Cartpole-Balance")
+register_mjlab_task("Half-Task", cfg, cfg, rl_cfg)
+"""
 
 PACKAGE = """import torch
 from mjlab.managers.curriculum_manager import CurriculumTermCfg
@@ -468,6 +482,12 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
         ),
         ("older:Task", r"older.py:1: ModuleNotFoundError: .*manager_term_config'; is it for mjlab \d"),
         ("lacking:Task", r"lacking.py:2: ModuleNotFoundError: No module named 'no_such_thing'$"),
+        ("chained:Task", r"chained.py:1: ImportError: install it$"),
+        ("unclosed:Task", r"unclosed.py:2: SyntaxError: '\(' was never closed$"),
+        ("other_library:Task", r"other_library.py:1: ImportError: cannot import name 'no_such_name'[^;]*$"),
+        ("old_call:Task", r"old_call.py:2: TypeError: RewardTermCfg.* argument 'no_such'; is it for mjlab \d"),
+        ("half:Half-Tas", r"did you mean Half-Task\?\); .*half/tasks.py:1: ModuleNotFoundError"),
+        ("untrained:Untrained-Task", "untrained:Untrained-Task has no settings of PPO: .* with an rl_cfg$"),
     ],
 )
 def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
