@@ -27,6 +27,7 @@ from envcoder_bench.shaping.dicts import load_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
@@ -209,9 +210,9 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
         ),
         ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
         (
-            CURRICULUM + "rewards = {'smooth_reward': 3.0}\n",
-            6,
-            r"curriculum sets the numbers of rewards\['smooth_reward'\]",
+            "\nobservations = {'actor': {'concatenate_terms': False}}\n",
+            2,
+            r"the observations of the actor \(actor\) must be one row of numbers",
         ),
         (CURRICULUM + "rewards = {'smooth_reward': None}\n", 6, "reads the term 'smooth_reward' of rewards"),
     ],
@@ -220,6 +221,34 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
     assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+
+
+@pytest.mark.parametrize("kind", ["actor", "critic"])
+def test_observations_without_terms_are_named(kind):
+    task_class = find_spec(f"mjlab:{CARTPOLE}").task_class
+    terms = task_class.source.env_cfg().observations[kind].terms
+    with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
+        task_class._tried({"observations": {kind: dict.fromkeys(terms)}})
+
+
+def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
+    from mjlab.envs import mdp
+
+    def mine(env, k=1.0):
+        return torch.full((env.num_envs,), k)
+
+    def ramp(name):
+        params = {"reward_name": name, "stages": [{"step": 0, "weight": 0.1}, {"step": 9999, "weight": 1.0}]}
+        return {"later": {"func": mdp.reward_curriculum, "params": params}}
+
+    cartpole, lift = (find_spec(f"mjlab:{name}").task_class for name in (CARTPOLE, LIFT))
+    cartpole._tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
+    cartpole._tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
+    lift._tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
+    lift._tried({"rewards": {"joint_vel_hinge": -3.0}, "curriculum": {"joint_vel_hinge_weight": None}})
+    for more in ({}, {"curriculum": ramp("lift")}):
+        with pytest.raises(PatchError, match=r"curriculum sets the numbers of rewards\['joint_vel_hinge'\]"):
+            lift._tried({"rewards": {"joint_vel_hinge": -3.0}, **more})
 
 
 def test_the_candidate_of_the_page_can_be_used():
