@@ -175,6 +175,7 @@ class Block(EnvView):
                     manager = ObservationManager(self.configs[first].observations, env)
                 except Exception as error:
                     raise self._of_observation(first, env, error) from error
+                self._read_widths(manager)
                 for group, terms in manager._group_obs_term_names.items():
                     for name, term in zip(terms, manager._group_obs_term_cfgs[group]):
                         term.func = Named(term.func, f"observations/{group}/{name}")
@@ -341,9 +342,14 @@ class Block(EnvView):
 
     def obs_widths(self) -> dict[str, int]:
         """Return how many columns the actor, and the critic, of the first group read."""
-        manager = self._observations[0][0]
+        return self._read_widths(self._observations[0][0])
+
+    def _read_widths(self, manager: ObservationManager) -> dict[str, int]:
         widths = {}
         for reader, groups in self.world.obs_sets.items():
+            for group in groups:
+                if group not in manager.group_obs_dim:  # mjlab skips it
+                    raise PatchError("observations", group, f"the observations '{group}' of the {reader} have no term")
             dims: list[Any] = [manager.group_obs_dim[group] for group in groups]
             if any(not isinstance(dim, tuple) or len(dim) != 1 for dim in dims):
                 raise PatchError(
@@ -371,7 +377,11 @@ class Block(EnvView):
         return raised_in("observations", "", error)
 
     def set_by_curriculum(self) -> tuple[str, str] | None:
-        """Return section and name of what the first group has patched, and its curriculum has set to other numbers."""
+        """Return section and name of what the first group has patched, and its curriculum has set to other numbers.
+
+        A curriculum that the group has patched, too, may set the terms that it names.
+        """
+        own = self._set_by_own()
         live = {
             "rewards": {term.name: term.cfg for term in self.rewards.terms},
             "terminations": {term.name: term.cfg for term in self.ends.terms},
@@ -380,10 +390,18 @@ class Block(EnvView):
         for section, terms in live.items():
             registered, patched = (getattr(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
             for name, cfg in terms.items():
-                asked = _numbers(patched[name])
-                if asked != _numbers(registered.get(name)) and asked != _numbers(cfg):
+                if name not in registered or name in own:
+                    continue
+                before, asked, now = map(_numbers, (registered[name], patched[name], cfg))
+                if any(x not in (before.get(key), now.get(key)) for key, x in asked.items()):
                     return section, name
         return None
+
+    def _set_by_own(self) -> set[str]:
+        """Return the terms that the terms of the first group's curriculum name which are not the registered ones."""
+        registered, patched = (cfg.curriculum for cfg in (self.world.cfg, self.configs[0]))
+        own = [term for name, term in patched.items() if registered.get(name) is not term]
+        return {x for term in own for x in term.params.values() if isinstance(x, str)}
 
     # parts
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.mjlab_tasks import PREFIX, SECTIONS
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 from isaacgym_mujoco.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
@@ -67,10 +68,13 @@ class Source:
         return cfg
 
     def rl_cfg(self) -> Any:
-        """Return its config of PPO."""
+        """Return its config of PPO. Raises ValueError if it is registered without."""
         from mjlab.tasks.registry import load_rl_cfg
 
-        return load_rl_cfg(self.task_id)
+        cfg = load_rl_cfg(self.task_id)
+        if cfg is None:
+            raise ValueError(f"{self.address} has no settings of PPO: {_REGISTER} with an rl_cfg")
+        return cfg
 
     def obs_sets(self, groups: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return which ``groups`` of observations actor and critic read, as rsl_rl does; a critic like the actor, none.
@@ -96,15 +100,18 @@ def find_source(task: str) -> Source:
         ValueError: mjlab is not installed, or there is no such task.
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
-    registered = list_tasks(package)
+    registered, lacks = list_tasks(package), ""
     inside = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))
     if name not in registered and "tasks" in [module.name for module in inside]:
-        registered = list_tasks(f"{package}.tasks")
+        try:
+            registered = list_tasks(f"{package}.tasks")
+        except ValueError as error:  # the package may have registered its tasks elsewhere
+            lacks = f"; {error}"
     if name not in registered:
         same = [one for one in registered if one.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
         broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
-        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}{broken}")
+        raise ValueError(f"unknown task '{task}'{hint}{lacks}; mjlab's registry has {', '.join(registered)}{broken}")
     return Source(task, name, package)
 
 
@@ -191,19 +198,29 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def described(error: Exception, package: str = "") -> str:
     """Return the line of a package that raised an error, the error, and whether it may be one of versions."""
-    first = list(causes(error))[-1]
-    if isinstance(first, UserError):
+    first = [cause for cause in causes(error) if cause.__traceback__ is not None][-1]
+    if isinstance(first, (UserError, PatchError)):
         return str(first)
     frames = traceback.extract_tb(first.__traceback__)
     inside = [frame for frame in frames if f"/{package.split('.')[0]}/" in frame.filename and package]
     line = (inside or frames)[-1]
-    text = f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
-    missing = first.name if isinstance(first, ModuleNotFoundError) and first.name else "mjlab"
-    of_mjlab = "/mjlab/" in frames[-1].filename and not str(first).startswith(
-        "Error:"
-    )  # of MuJoCo, such as a lost mesh
-    of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError))
-    return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab and missing.startswith("mjlab") else text
+    place, message = f"{line.filename}:{line.lineno}", " ".join(str(first).split())
+    if isinstance(first, SyntaxError) and first.filename:
+        place, message = f"{first.filename}:{first.lineno}", first.msg
+    text = f"{place}: {type(first).__name__}: {message}"
+    lost_file = message.startswith("Error:")  # of MuJoCo, such as a mesh
+    of_mjlab = "/mjlab/" in frames[-1].filename and not isinstance(first, ModuleNotFoundError) and not lost_file
+    of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError)) and _names_mjlab(first)
+    return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab else text
+
+
+def _names_mjlab(error: BaseException) -> bool:
+    """Return whether an error names mjlab, or lacks an attribute of one of its objects, or is of a call of it."""
+    assert error.__traceback__ is not None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    called = frame.f_globals.get(str(error).partition("(")[0].partition(".")[0])  # "f() takes", "C.__init__() takes"
+    homes = [getattr(x, "__module__", "") for x in (called, *type(getattr(error, "obj", None)).__mro__)]
+    return "mjlab" in str(error) or any(str(home).split(".")[0] == "mjlab" for home in homes)
 
 
 def _incomplete(error: ModuleNotFoundError) -> str:

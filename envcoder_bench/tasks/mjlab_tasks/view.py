@@ -172,26 +172,32 @@ class Commands:
         self.blocks: Sequence[Any] = ()
 
     def get_command(self, name: str) -> Tensor:
-        return _joined([block.command_manager.get_command(name) for block in self.blocks])
+        return self.joined(name, lambda manager: manager.get_command(name))
 
     def get_term(self, name: str) -> Any:
         """Return an object with the tensors of a term."""
         return _Command(self, name)
 
+    def joined(self, name: str, read: Callable[[Any], Any]) -> Any:
+        """Return a copy of what ``read`` returns for each block: all rows of a tensor, and others of the first."""
+        if not self.blocks:
+            message = f"an action reads the command '{name}' while it is constructed"
+            raise UserError(f"{message}, when there are no commands yet: read it in process_actions")
+        values = [read(block.command_manager) for block in self.blocks]
+        return torch.cat(values) if isinstance(values[0], Tensor) and values[0].dim() else values[0]
+
 
 class _Command:
     def __init__(self, commands: Commands, name: str) -> None:
-        self._commands, self._name = commands, name
+        vars(self).update(_commands=commands, _name=name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _joined([getattr(block.command_manager.get_term(self._name), name) for block in self._commands.blocks])
+        return self._commands.joined(self._name, lambda manager: getattr(manager.get_term(self._name), name))
 
-
-def _joined(values: Sequence[Any]) -> Any:
-    """Return the rows of all values, which other than tensors are taken from the first."""
-    return torch.cat(list(values)) if len(values) > 1 and isinstance(values[0], Tensor) else values[0]
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise UserError(f"an action sets '{name}' of the command '{self._name}', and it can only read commands")
 
 
 class Actions(ManagerView):
@@ -209,10 +215,12 @@ class Actions(ManagerView):
         cls = type(term)
 
         def getter(self: Any, name: str) -> Any:
-            if name.startswith("__") or hasattr(cls, name):  # a method or a property, of the view
+            if name.startswith("__") or (name not in vars(term) and hasattr(cls, name)):  # of the class: of the view
                 return object.__getattribute__(self, name)
             value = getattr(term, name)
             per_env = isinstance(value, Tensor) and value.dim() and len(value) == env.world.num_envs
+            if name.endswith("_ids"):  # indices, of as many joints as there are environments
+                per_env = per_env and value.is_floating_point()
             return value[rows] if per_env else views.get(id(value), value)
 
         def setter(self: Any, name: str, value: Any) -> None:

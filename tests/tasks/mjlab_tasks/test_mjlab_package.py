@@ -1,5 +1,6 @@
 """With mjlab itself: its own environment is the oracle."""
 
+import copy
 import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -26,6 +27,7 @@ from envcoder_bench.shaping.dicts import load_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
@@ -208,9 +210,9 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
         ),
         ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
         (
-            CURRICULUM + "rewards = {'smooth_reward': 3.0}\n",
-            6,
-            r"curriculum sets the numbers of rewards\['smooth_reward'\]",
+            "\nobservations = {'actor': {'concatenate_terms': False}}\n",
+            2,
+            r"the observations of the actor \(actor\) must be one row of numbers",
         ),
         (CURRICULUM + "rewards = {'smooth_reward': None}\n", 6, "reads the term 'smooth_reward' of rewards"),
     ],
@@ -219,6 +221,34 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
     assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+
+
+@pytest.mark.parametrize("kind", ["actor", "critic"])
+def test_observations_without_terms_are_named(kind):
+    task_class = find_spec(f"mjlab:{CARTPOLE}").task_class
+    terms = task_class.source.env_cfg().observations[kind].terms
+    with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
+        task_class._tried({"observations": {kind: dict.fromkeys(terms)}})
+
+
+def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
+    from mjlab.envs import mdp
+
+    def mine(env, k=1.0):
+        return torch.full((env.num_envs,), k)
+
+    def ramp(name):
+        params = {"reward_name": name, "stages": [{"step": 0, "weight": 0.1}, {"step": 9999, "weight": 1.0}]}
+        return {"later": {"func": mdp.reward_curriculum, "params": params}}
+
+    cartpole, lift = (find_spec(f"mjlab:{name}").task_class for name in (CARTPOLE, LIFT))
+    cartpole._tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
+    cartpole._tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
+    lift._tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
+    lift._tried({"rewards": {"joint_vel_hinge": -3.0}, "curriculum": {"joint_vel_hinge_weight": None}})
+    for more in ({}, {"curriculum": ramp("lift")}):
+        with pytest.raises(PatchError, match=r"curriculum sets the numbers of rewards\['joint_vel_hinge'\]"):
+            lift._tried({"rewards": {"joint_vel_hinge": -3.0}, **more})
 
 
 def test_the_candidate_of_the_page_can_be_used():
@@ -382,12 +412,26 @@ def package(tmp_path_factory):
         "swinging/tasks.py": PACKAGE,
         "older.py": "import mjlab.managers.manager_term_config",
         "lacking.py": "import torch\nimport no_such_thing",
+        "chained.py": "raise ImportError('install it') from RuntimeError('a cause that nothing has raised')",
+        "unclosed.py": "import torch\nx = (\n",
+        "other_library.py": "from numpy import no_such_name",
+        "old_call.py": "from mjlab.managers.reward_manager import RewardTermCfg\nRewardTermCfg(no_such=1)",
+        "half/__init__.py": HALF,
+        "untrained.py": HALF.replace("Half", "Untrained").replace("cfg, rl_cfg)", "cfg, None)"),
+        "half/tasks.py": "import no_such_thing",
     }
     (folder / "swinging").mkdir()
+    (folder / "half").mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
     return folder
 
+
+HALF = """from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, register_mjlab_task
+
+cfg, rl_cfg = load_env_cfg("Mjlab-Cartpole-Balance"), load_rl_cfg("Mjlab-Cartpole-Balance")
+register_mjlab_task("Half-Task", cfg, cfg, rl_cfg)
+"""
 
 PACKAGE = """import torch
 from mjlab.managers.curriculum_manager import CurriculumTermCfg
@@ -467,6 +511,12 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
         ),
         ("older:Task", r"older.py:1: ModuleNotFoundError: .*manager_term_config'; is it for mjlab \d"),
         ("lacking:Task", r"lacking.py:2: ModuleNotFoundError: No module named 'no_such_thing'$"),
+        ("chained:Task", r"chained.py:1: ImportError: install it$"),
+        ("unclosed:Task", r"unclosed.py:2: SyntaxError: '\(' was never closed$"),
+        ("other_library:Task", r"other_library.py:1: ImportError: cannot import name 'no_such_name'[^;]*$"),
+        ("old_call:Task", r"old_call.py:2: TypeError: RewardTermCfg.* argument 'no_such'; is it for mjlab \d"),
+        ("half:Half-Tas", r"did you mean Half-Task\?\); .*half/tasks.py:1: ModuleNotFoundError"),
+        ("untrained:Untrained-Task", "untrained:Untrained-Task has no settings of PPO: .* with an rl_cfg$"),
     ],
 )
 def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
@@ -492,14 +542,48 @@ def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_p
     whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
     driven.actions.copy_(torch.rand(4, 12))
     driven.task.step(torch.empty(0))
-    commands = torch.cat([block.command_manager.get_term("twist").vel_command_b for block in blocks])
-    assert torch.equal(twist.vel_command_b, commands) and not torch.equal(commands[:2], commands[2:] + 1.0)
-    assert torch.equal(world.env.command_manager.get_command("twist"), commands)
+    for k, block in enumerate(blocks):
+        block.command_manager.get_term("twist").vel_command_b.fill_(float(k))
+    for command in (twist.vel_command_b, world.env.command_manager.get_command("twist")):
+        assert command.shape == (4, 3) and command[:, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    with pytest.raises(UserError, match="sets 'vel_command_b' of the command 'twist'"):
+        twist.vel_command_b = command
     assert isinstance(part, type(whole)) and torch.equal(part.raw_action, whole.raw_action[2:])
     assert torch.equal(part._processed_actions, whole._processed_actions[2:]) and part.num_envs == 2
     assert part._entity.data.joint_pos.shape[0] == 2
     part._raw_actions = torch.full((2, 12), 7.0)
     assert whole.raw_action[2:].eq(7.0).all() and not whole.raw_action[:2].eq(7.0).any()
+
+
+def test_what_an_action_writes_into_a_command_is_lost_also_alone():
+    for groups, patches in ((1, [{}]), (2, [{}, {"events": {"push_robot": None}}])):
+        driven = Driven(GO1, 2, groups, patches=patches)
+        commands, own = driven.task.world.commands, driven.task.blocks[0].command_manager.get_command("twist")
+        for command in (commands.get_command("twist"), commands.get_term("twist").vel_command_b):
+            command.fill_(7.0)
+            assert not own.eq(7.0).any()
+
+
+def test_of_an_action_its_own_attributes_are_read_and_indices_of_as_many_joints_as_environments_are_whole():
+    driven = Driven(GO1, 6, 2, patches=[{}, {"events": {"push_robot": None}}])
+    world, block = driven.task.world, driven.task.blocks[1]
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, block))
+    assert world.num_envs == 12 == len(whole._target_ids) and torch.equal(part._target_ids, whole._target_ids)
+    world.env.action_manager._terms["joint_pos"] = own = copy.copy(whole)
+    own.__class__ = type("Gain", (type(whole),), {"gain": 1.0, "other": 2.0})
+    own.gain = 3.0
+    part = block.action_manager.get_term("joint_pos")
+    assert (part.gain, part.other) == (3.0, 2.0) and part.raw_action.shape == (6, 12)
+
+
+def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
+    from envcoder_bench.tasks.mjlab_tasks.view import Commands
+
+    commands = Commands()
+    twist = commands.get_term("twist")
+    for read in (lambda: commands.get_command("twist"), lambda: twist.vel_command_b):
+        with pytest.raises(UserError, match=r"reads the command 'twist' .*: read it in process_actions"):
+            read()
 
 
 def test_keys_of_the_state_are_those_that_are_described():
