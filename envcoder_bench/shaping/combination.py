@@ -129,6 +129,8 @@ def _held(
 def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
     """Return the form and the weights of a bounded sum to which one component is added, if the reward is one."""
     for k, column in enumerate(table.T) if len(names) > 1 else ():
+        if _constant(column):  # it only moves the bounds, and the weights of others would make up for it
+            continue
         others, rest = np.delete(table, k, axis=1), reward - column
         sums = (form for form in _forms(rest, others) if form[0] == SUM)
         whole = _held(sums, rest, others, np.abs(column)) if column.any() else None
@@ -165,15 +167,18 @@ def _fits(reward: np.ndarray, table: np.ndarray, count: int) -> Iterator[tuple[n
     """Yield weights and offsets by least squares.
 
     Of components that depend on each other some have no weight: plain sums of the most terms come first, then sums of
-    the fewest.
+    the fewest. Weights of several constants are not told apart, so that only a plain sum may have them.
     """
     dependent, excess = _dependent(table)
+    only_plain = sum(_constant(table[:, k]) for k in dependent) > 1
     subsets = itertools.islice(itertools.combinations(reversed(dependent), excess), MOST_SUBSETS)
     without = [np.isin(np.arange(count), subset) for subset in subsets]
     for with_offset in (False, True):
         solved = [_least_squares(reward, np.where(none, 0.0, table), with_offset) for none in without]
         fits = [(np.where(none, 0.0, one[0]), one[1]) for none, one in zip(without, solved) if one is not None]
-        yield from sorted(fits, key=lambda fit: (-1 if (fit[0] ** 2 == fit[0]).all() else 1) * np.count_nonzero(fit[0]))
+        plain = [(fit[0] ** 2 == fit[0]).all() for fit in fits]
+        order = sorted(range(len(fits)), key=lambda k: (-1 if plain[k] else 1) * np.count_nonzero(fits[k][0]))
+        yield from (fits[k] for k in order if plain[k] or not only_plain)
 
 
 def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> tuple[np.ndarray, float] | None:
@@ -239,6 +244,10 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
         return None
     return Combination(SUM, {}, 0.0, limits["low"], limits["high"], tuple(map(float, overrides)))
+
+
+def _constant(column: np.ndarray) -> bool:
+    return bool(np.ptp(column) <= 1e-6 * np.abs(column).max())
 
 
 def _dependent(table: np.ndarray) -> tuple[list[int], int]:

@@ -12,6 +12,7 @@ ONE, NONE = np.ones_like(A), np.zeros_like(A)
 BOTH = {"a": A, "b": B}
 FALL = np.where(C > 1, np.float32(-2), np.float32(0))
 DOWN = np.where(C > 1, -P, A)
+CONSTANT = {"a": A, "alive": np.float32(3) * ONE, "bonus": np.float32(2) * ONE}  # in the rollouts
 HUGE = np.exp(8 * A)  # as exp(speed / 0.1)
 NEAR = {"p": np.exp(-P / 3000), "q": np.exp(-Q / 5000), "r": np.exp(-P * Q / 4000), "whole": ONE}  # factors near 1
 
@@ -39,6 +40,8 @@ def f(x):
         (f(2) * A + B, {**BOTH, "shown": C}, [2, 1, 0], {}),
         (A + ONE, {"a": A, "alive": ONE}, [1, 1], {}),
         (f(3) * A + f(2) * ONE, {"a": A, "alive": ONE}, [3, 2], {}),
+        (A + f(5), CONSTANT, [1, 1, 1], {}),
+        (A + f(3), CONSTANT, [1, 1, 0], {}),
         (f(3) * A, {"a": A, "never": NONE}, [3, 1], {"unseen": ("never",)}),
         (P * Q, {"p": P, "q": Q}, [1, 1], {"form": PRODUCT}),
         (np.sqrt(P) * Q**2, {"p": P, "q": Q}, [0.5, 2], {"form": PRODUCT}),
@@ -86,6 +89,8 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (np.where(np.arange(2000) == 7, f(-2.34567), A + B), BOTH, "not the sum"),  # no fixed value, but one state
         (A * B + C, {**BOTH, "total": A * B + C}, "the other components than total"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
+        (A + f(0.5) * (f(3) * ONE) + f(2) * ONE, CONSTANT, "alive and bonus depend on each other"),
+        (np.maximum(A + f(3.5), 3), CONSTANT, "alive and bonus depend on each other"),
         (np.full_like(A, np.nan), BOTH, "too few states"),
     ],
 )
