@@ -110,8 +110,14 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
 def _held(
     forms: Iterator[_Form], reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
 ) -> tuple[Combination, np.ndarray] | None:
-    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks."""
+    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks.
+
+    Rather one without overrides: with few different rewards, overrides can stand for anything.
+    """
+    overridden = None
     for form, weights, offset in forms:
+        if not weights.any():  # a number alone is no combination
+            continue
         with np.errstate(all="ignore"):
             if form == PRODUCT:
                 total = np.prod(table**weights, axis=1) * math.exp(offset)
@@ -122,8 +128,11 @@ def _held(
                 total, scale = np.exp(total), np.exp(total) * (1.0 + scale)
             held = _hold(reward, total, scale)
         if held is not None and (form == SUM or (held.low, held.high) == (None, None)):
-            return replace(held, form=form, offset=float(offset)), weights
-    return None
+            found = replace(held, form=form, offset=float(offset)), weights
+            if not held.overrides:
+                return found
+            overridden = overridden or found
+    return overridden
 
 
 def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
@@ -223,6 +232,7 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     fits = np.abs(reward - total) <= margin
     if fits.sum() < max(4, LEAST_SHARE * len(reward)):
         return None
+    form_itself = reward[fits]
     limits: dict[str, float | None] = {"low": None, "high": None}
     for name, beyond in (("low", total < reward - margin), ("high", total > reward + margin)):
         values, counts = np.unique(reward[beyond], return_counts=True)
@@ -242,6 +252,9 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     if any(count == 1 and abs(float(f"{x:.4g}") - x) > 1e-6 * abs(x) for x, count in zip(overrides, counts)):
         return None
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
+        return None
+    # where the reward is an override, factors change nothing
+    if np.isin(form_itself, overrides).all():
         return None
     return Combination(SUM, {}, 0.0, limits["low"], limits["high"], tuple(map(float, overrides)))
 
