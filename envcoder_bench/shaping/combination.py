@@ -62,6 +62,7 @@ class Combination:
         else:
             plain = all(weight in (0.0, 1.0) for weight in self.weights.values())
             words = ["the sum of its terms" if plain else "a weighted sum of its terms"]
+            words = ["one of its components"] if plain and len(self.used) == 1 < len(self.weights) else words
             words[0] += f" and {self.offset:g}" if self.offset else ""
             words[0] = f"the exponential of {words[0]}" if self.form == EXPONENTIAL else words[0]
         words += [] if self.low is None else [f"at least {self.low:g}"]
@@ -96,14 +97,20 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
         whole = _sum_and_one(reward, parts, others) or whole
+    if whole is None and not np.ptp(reward):
+        raise NotDivisible(f"is constant, {reward[0]:g} in all states: what its components add to it is not seen")
+    if whole is None and len(itself):
+        # what is returned beside it may be metrics: it is the only term
+        others, whole = [names[itself[0]]], (Combination(SUM, {}), np.ones(1))
     if whole is None:
-        dependent = [others[k] for k in _dependent(parts)[0]]
+        dependent = [names[k] for k in _dependent(table)[0]]
         also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
-        what = f"the other components than {names[itself[0]]}" if len(itself) else "its components"
-        raise NotDivisible(f"is not the sum, a weighted sum, the exponential of a sum or the product of {what}{also}")
+        forms = "the sum, a weighted sum, the exponential of a sum or the product"
+        raise NotDivisible(f"is not {forms} of its components{also}")
     how, weights = whole
     by_name = {**dict.fromkeys(names, 0.0), **dict(zip(others, map(float, weights)))}
-    unseen = tuple(name for name, column in zip(names, table.T) if not column.any() and how.form != PRODUCT)
+    never = [name for name, column in zip(names, table.T) if not column.any()]
+    unseen = tuple(name for name in never if by_name[name] and how.form != PRODUCT)
     return replace(how, weights=by_name, unseen=unseen)
 
 

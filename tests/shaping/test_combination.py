@@ -39,6 +39,8 @@ def f(x):
         (np.maximum(DOWN, 0) + FALL, {"a": DOWN, "fall": FALL}, [1, 1], {"low": 0.0, "after": "fall"}),
         (A + B, {**BOTH, "total": A + B}, [1, 1, 0], {}),
         (f(2) * A + B, {**BOTH, "shown": C}, [2, 1, 0], {}),
+        (A, {"a": A, "shown": C, "never": NONE}, [1, 0, 0], {}),
+        (A * B + C, {**BOTH, "total": A * B + C}, [0, 0, 1], {}),  # it alone, where others make it up in another way
         (A + ONE, {"a": A, "alive": ONE}, [1, 1], {}),
         (f(3) * A + f(2) * ONE, {"a": A, "alive": ONE}, [3, 2], {}),
         (A + f(5), CONSTANT, [1, 1, 1], {}),
@@ -89,7 +91,7 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (A + B + f(2e-4) * np.tanh(C) * (np.abs(A) + np.abs(B)), BOTH, "not the sum"),
         (np.tanh(f(0.001) * (A + B)), {"a": f(0.001) * A, "b": f(0.001) * B}, "not the sum"),  # nearly
         (np.where(np.arange(2000) == 7, f(-2.34567), A + B), BOTH, "not the sum"),  # no fixed value, but one state
-        (A * B + C, {**BOTH, "total": A * B + C}, "the other components than total"),
+        (f(2) * ONE, {"alive": f(2) * ONE, "shown": A}, "is constant, 2 in all states"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
         (A + f(0.5) * (f(3) * ONE) + f(2) * ONE, CONSTANT, "alive and bonus depend on each other"),
         (np.maximum(A + f(3.5), 3), CONSTANT, "alive and bonus depend on each other"),
