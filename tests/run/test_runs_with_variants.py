@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
@@ -147,6 +148,22 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     variant = variant_of(sources[3].source)
     assert variant.values == {"swing": 0.1, "upright": 2.0} and variant.usual == {"swing": 0.1, "upright": 1.0}
     assert not prepare(with_candidates(cartpole, sources))[1]
+
+
+def test_weights_are_those_of_the_swept_numbers(cartpole):
+    text = """
+WEIGHT, LOW = 1.0, 0.5
+def compute_reward(pole_angle, cart_pos):
+    up, centre = torch.cos(pole_angle), -cart_pos.abs()
+    return torch.clamp(WEIGHT * up + centre, min=LOW), {"up": up, "centre": centre}
+"""
+    sources = made(cartpole, {"mine": text}, sweep=["WEIGHT=1,3", "LOW=0.5,-5", "up=1,2"])[1:]
+    angle, place = torch.linspace(-1.0, 1.0, 9), torch.linspace(-3.0, 3.0, 9)
+    assert len(sources) == 7
+    for one in sources:
+        weight, low, factor = variant_of(one.source).values.values()
+        reward, _ = load_candidate("c", one.source, "c.py").functions["compute_reward"].call(angle, place)
+        assert torch.allclose(reward, torch.clamp(weight * factor * torch.cos(angle) - place.abs(), min=low))
 
 
 def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole, caplog):
