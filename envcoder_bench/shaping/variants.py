@@ -338,8 +338,8 @@ def parse_values(name: str, text: Any) -> list[str]:
     words = [str(value).strip() for value in values]
     for word in words:
         try:
-            valid = math.isfinite(float(word))
-        except ValueError:
+            valid = math.isfinite(float(word)) and ast.literal_eval(word) is not None  # 007 is no number of a file
+        except (ValueError, SyntaxError):
             valid = False
         if not valid:
             raise UserError(f"{SWEEP} {name}={','.join(words)}: {word or 'an empty value'} is not a number")

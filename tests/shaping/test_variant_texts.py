@@ -276,8 +276,12 @@ def test_names_of_a_sweep_that_cannot_be_used(name, message):
 
 
 def test_values_of_a_sweep():
-    assert parse_values("a", " 0, 1e-3,-2") == ["0", "1e-3", "-2"] and parse_values("a", [1, 0.5]) == ["1", "0.5"]
-    for wrong, message in (("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")):
+    assert parse_values("a", " 0, 1e-3,-2,+.5") == ["0", "1e-3", "-2", "+.5"] and parse_values("a", [1, 0.5]) == [
+        "1",
+        "0.5",
+    ]
+    wrongs = [("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")]
+    for wrong, message in (*wrongs, ("007,2", "007 is not a number")):
         with pytest.raises(UserError, match=message):
             parse_values("a", wrong)
 
