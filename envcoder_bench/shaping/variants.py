@@ -30,6 +30,7 @@ TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
 LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
 MOST_SHOWN = 20  # numbers in a message
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
 _MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
 
 
@@ -250,12 +251,31 @@ def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
 
 def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of names that statements assign once, and the parts of such a value by dotted names."""
-    bindings = [*_bindings(body)]
-    counts = Counter(name for name, _, _ in bindings)
-    for name, value, alone in bindings:
+    body = [*body]
+    stores = Counter(_stores(body))
+    for name, value, alone in _bindings(body):
         parts = [*_parts(name, value)]
-        if counts[name] == 1:
-            yield from parts or [(name, value)] * alone
+        if stores[name] == 1:
+            # WEIGHTS["a"] = 2.0 changes this part
+            changed = tuple(f"{one}." for one in stores if one != name)
+            kept = [(full, node) for full, node in parts if not f"{full}.".startswith(changed)]
+            yield from kept if parts else [(name, value)] * alone
+
+
+def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names that code stores or deletes, ``NAME.KEY`` for an entry, without what has a scope of its own."""
+    for node in nodes:
+        if isinstance(node, _SCOPES) or (isinstance(node, ast.AnnAssign) and node.value is None):
+            continue
+        is_stored = isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
+        if is_stored and isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
+            root: ast.AST = node
+            while isinstance(root, (ast.Subscript, ast.Attribute)):
+                root = root.value
+            key = node.slice if isinstance(node, ast.Subscript) and node.value is root else None
+            if isinstance(root, ast.Name):
+                yield f"{root.id}.{key.value}" if isinstance(key, ast.Constant) else root.id
+        yield from _stores(ast.iter_child_nodes(node))
 
 
 def _parts(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -247,6 +247,16 @@ def test_declared_numbers_are_found_and_changed_in_place():
 
 
 @pytest.mark.parametrize(
+    "change",
+    ["W *= 2", "if A:\n    W = 2", "for W in range(2):\n    pass", "D['a'] = 2.0", "D['a'] += 1", "del D['a']"],
+)
+def test_numbers_that_are_changed_after_they_are_declared_are_none(change):
+    text = f"A: float\nA = 1.0\nW = 1.0\nD = {{'a': 1.0, 'b': 3.0}}\n{change}\nX = [W for W in D]\n"
+    assert set(numbers(text)) == {"A", "D.b", *({"D.a"} if "W" in change else {"W"})}
+    assert not numbers("D = {'a': 1.0}\nfor key in D:\n    D[key] = 2.0\n")
+
+
+@pytest.mark.parametrize(
     ("name", "answer"),
     [
         *(("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False))),
