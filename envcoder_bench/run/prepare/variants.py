@@ -99,6 +99,7 @@ class _Original:
     functions: Sequence[str]  # that are taken from it, by their names in the file
     how: Combination | None
     why: str  # there is none
+    state: frozenset[str] = frozenset()  # the keys of the state
 
     @property
     def terms(self) -> list[str]:
@@ -165,6 +166,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
+        state = frozenset((*context.task.state, *context.task.constants))
         for source in originals:
             try:
                 shaping = check_and_trace(source, context, spec.config.seed)
@@ -183,7 +185,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                     why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why)
+            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why, state)
     return examined
 
 
@@ -322,7 +324,7 @@ def _of_sweep(
     try:
         # a name is a term of the reward, or a number of the file
         names = {
-            name: texts.resolve_name(name, source.source, original.terms, numbers)
+            name: texts.resolve_name(name, source.source, original.terms, numbers, original.state)
             for name in asked.sweep
             if name not in settings
         }
