@@ -221,6 +221,7 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
         ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
         ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),
         ({"a": PLAIN.replace("angle)", "angle=0.5)", 1)}, {"sweep": "pole_angle=1"}, "line 1: .* a key of the state"),
+        ({"a": MINE}, {"sweep": ["swing=1", "WEIGHTS.swing=2"]}, "a.py: swing and WEIGHTS.swing are one number"),
         ({"a": MINE}, {"sweep": "swing=1,x"}, "x is not a number"),
         ({"a": MINE}, {"sweep": "swing"}, "write NAME=VALUE"),
         ({"a": MINE}, {"sweep": ["swing=1", "swing=2"]}, "given twice"),

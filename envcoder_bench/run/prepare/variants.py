@@ -332,6 +332,11 @@ def _of_sweep(
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
+    for one, other in itertools.combinations(names, 2):
+        if names[one] == names[other]:
+            raise UserError(
+                f"{SWEEP}: {source.file}: {one} and {other} are one number: give all of its values to one name"
+            )
     shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
     # the original's own values; a term's is the factor 1
     usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
