@@ -295,18 +295,19 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names that code stores or deletes, ``NAME.KEY`` for an entry, without what has a scope of its own."""
+    """Yield the names that code stores or deletes, ``NAME.KEY`` for parts, without what has a scope of its own."""
     for node in nodes:
         if isinstance(node, _SCOPES) or (isinstance(node, ast.AnnAssign) and node.value is None):
             continue
-        is_stored = isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
-        if is_stored and isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
+        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            keys: list[str] = []
             root: ast.AST = node
             while isinstance(root, (ast.Subscript, ast.Attribute)):
+                key = root.attr if isinstance(root, ast.Attribute) else getattr(root.slice, "value", None)
+                keys = [] if key is None else [str(key), *keys]  # of a key that is not known, all entries
                 root = root.value
-            key = node.slice if isinstance(node, ast.Subscript) and node.value is root else None
             if isinstance(root, ast.Name):
-                yield f"{root.id}.{key.value}" if isinstance(key, ast.Constant) else root.id
+                yield ".".join([root.id, *keys])
         yield from _stores(ast.iter_child_nodes(node))
 
 

@@ -254,6 +254,8 @@ def test_numbers_that_are_changed_after_they_are_declared_are_none(change):
     text = f"A: float\nA = 1.0\nW = 1.0\nD = {{'a': 1.0, 'b': 3.0}}\n{change}\nX = [W for W in D]\n"
     assert set(numbers(text)) == {"A", "D.b", *({"D.a"} if "W" in change else {"W"})}
     assert not numbers("D = {'a': 1.0}\nfor key in D:\n    D[key] = 2.0\n")
+    assert set(numbers("D = f(a=f(b=1, c=2), d=3, e=4)\nD.a.b = 2\nD.d, D['x'] = 3, 4\n")) == {"D.a.c", "D.e"}
+    assert not numbers("D = {'a': {'b': 1.0}}\nD[key]['b'] = 2.0\n")
 
 
 @pytest.mark.parametrize(
