@@ -62,6 +62,7 @@ class Combination:
         else:
             plain = all(weight in (0.0, 1.0) for weight in self.weights.values())
             words = ["the sum of its terms" if plain else "a weighted sum of its terms"]
+            words = ["one of its components"] if plain and len(self.used) == 1 < len(self.weights) else words
             words[0] += f" and {self.offset:g}" if self.offset else ""
             words[0] = f"the exponential of {words[0]}" if self.form == EXPONENTIAL else words[0]
         words += [] if self.low is None else [f"at least {self.low:g}"]
@@ -96,22 +97,34 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
         whole = _sum_and_one(reward, parts, others) or whole
+    if whole is None and not np.ptp(reward):
+        raise NotDivisible(f"is constant, {reward[0]:g} in all states: what its components add to it is not seen")
+    if whole is None and len(itself):
+        # what is returned beside it may be metrics: it is the only term
+        others, whole = [names[itself[0]]], (Combination(SUM, {}), np.ones(1))
     if whole is None:
-        dependent = [others[k] for k in _dependent(parts)[0]]
+        dependent = [names[k] for k in _dependent(table)[0]]
         also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
-        what = f"the other components than {names[itself[0]]}" if len(itself) else "its components"
-        raise NotDivisible(f"is not the sum, a weighted sum, the exponential of a sum or the product of {what}{also}")
+        forms = "the sum, a weighted sum, the exponential of a sum or the product"
+        raise NotDivisible(f"is not {forms} of its components{also}")
     how, weights = whole
     by_name = {**dict.fromkeys(names, 0.0), **dict(zip(others, map(float, weights)))}
-    unseen = tuple(name for name, column in zip(names, table.T) if not column.any() and how.form != PRODUCT)
+    never = [name for name, column in zip(names, table.T) if not column.any()]
+    unseen = tuple(name for name in never if by_name[name] and how.form != PRODUCT)
     return replace(how, weights=by_name, unseen=unseen)
 
 
 def _held(
     forms: Iterator[_Form], reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
 ) -> tuple[Combination, np.ndarray] | None:
-    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks."""
+    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks.
+
+    Rather one without overrides: with few different rewards, overrides can stand for anything.
+    """
+    overridden = None
     for form, weights, offset in forms:
+        if not weights.any():  # a number alone is no combination
+            continue
         with np.errstate(all="ignore"):
             if form == PRODUCT:
                 total = np.prod(table**weights, axis=1) * math.exp(offset)
@@ -122,13 +135,18 @@ def _held(
                 total, scale = np.exp(total), np.exp(total) * (1.0 + scale)
             held = _hold(reward, total, scale)
         if held is not None and (form == SUM or (held.low, held.high) == (None, None)):
-            return replace(held, form=form, offset=float(offset)), weights
-    return None
+            found = replace(held, form=form, offset=float(offset)), weights
+            if not held.overrides:
+                return found
+            overridden = overridden or found
+    return overridden
 
 
 def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
     """Return the form and the weights of a bounded sum to which one component is added, if the reward is one."""
     for k, column in enumerate(table.T) if len(names) > 1 else ():
+        if _constant(column):  # it only moves the bounds, and the weights of others would make up for it
+            continue
         others, rest = np.delete(table, k, axis=1), reward - column
         sums = (form for form in _forms(rest, others) if form[0] == SUM)
         whole = _held(sums, rest, others, np.abs(column)) if column.any() else None
@@ -165,15 +183,18 @@ def _fits(reward: np.ndarray, table: np.ndarray, count: int) -> Iterator[tuple[n
     """Yield weights and offsets by least squares.
 
     Of components that depend on each other some have no weight: plain sums of the most terms come first, then sums of
-    the fewest.
+    the fewest. Weights of several constants are not told apart, so that only a plain sum may have them.
     """
     dependent, excess = _dependent(table)
+    only_plain = sum(_constant(table[:, k]) for k in dependent) > 1
     subsets = itertools.islice(itertools.combinations(reversed(dependent), excess), MOST_SUBSETS)
     without = [np.isin(np.arange(count), subset) for subset in subsets]
     for with_offset in (False, True):
         solved = [_least_squares(reward, np.where(none, 0.0, table), with_offset) for none in without]
         fits = [(np.where(none, 0.0, one[0]), one[1]) for none, one in zip(without, solved) if one is not None]
-        yield from sorted(fits, key=lambda fit: (-1 if (fit[0] ** 2 == fit[0]).all() else 1) * np.count_nonzero(fit[0]))
+        plain = [(fit[0] ** 2 == fit[0]).all() for fit in fits]
+        order = sorted(range(len(fits)), key=lambda k: (-1 if plain[k] else 1) * np.count_nonzero(fits[k][0]))
+        yield from (fits[k] for k in order if plain[k] or not only_plain)
 
 
 def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> tuple[np.ndarray, float] | None:
@@ -218,6 +239,7 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     fits = np.abs(reward - total) <= margin
     if fits.sum() < max(4, LEAST_SHARE * len(reward)):
         return None
+    form_itself = reward[fits]
     limits: dict[str, float | None] = {"low": None, "high": None}
     for name, beyond in (("low", total < reward - margin), ("high", total > reward + margin)):
         values, counts = np.unique(reward[beyond], return_counts=True)
@@ -238,7 +260,14 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
         return None
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
         return None
+    # where the reward is an override, factors change nothing
+    if np.isin(form_itself, overrides).all():
+        return None
     return Combination(SUM, {}, 0.0, limits["low"], limits["high"], tuple(map(float, overrides)))
+
+
+def _constant(column: np.ndarray) -> bool:
+    return bool(np.ptp(column) <= 1e-6 * np.abs(column).max())
 
 
 def _dependent(table: np.ndarray) -> tuple[list[int], int]:

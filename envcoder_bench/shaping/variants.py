@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
-from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, REWARD
 from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
@@ -30,6 +30,7 @@ TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
 LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
 MOST_SHOWN = 20  # numbers in a message
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
 _MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
 
 
@@ -236,9 +237,7 @@ def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
         if isinstance(part, ast.ClassDef):
             nodes.update(_nodes(part.body, f"{scope}{part.name}."))
         elif isinstance(part, ast.FunctionDef):
-            x, inner = part.args, f"{scope}{part.name}."
-            pairs = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
-            defaults = {one.arg: node for one, node in pairs if node is not None}
+            inner, defaults = f"{scope}{part.name}.", _defaults(part)
             local = {**{f"{inner}{name}": node for name, node in defaults.items()}, **_nodes(part.body, inner)}
             # a name that is stored again, in a loop or by +=, is no constant
             names = [one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
@@ -248,14 +247,68 @@ def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
     return nodes
 
 
+def _defaults(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Return the defaults of a function's parameters."""
+    x = function.args
+    pairs = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
+    return {one.arg: node for one, node in pairs if node is not None}
+
+
+def _why_unused(source: Source, default: ast.expr, state: Container[str]) -> str:
+    """Return why a default of a parameter is never used: all who call the function pass it; empty if it is no such."""
+    nodes = [node for statement in source.body for node in ast.walk(statement)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    pairs = [(one, name) for one in functions for name, node in _defaults(one).items() if node is default]
+    if not pairs:
+        return ""
+    function, name = pairs[0]
+    places = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    methods = [one for node in nodes if isinstance(node, ast.ClassDef) for one in node.body]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == function.name]
+    reads = [node for node in nodes if isinstance(node, ast.Name) and node.id == function.name]
+    # who calls it is not known if it is passed on, or if its name is not its alone
+    if function in methods or len(reads) > len(calls) or [one.name for one in functions].count(function.name) > 1:
+        return ""
+    index = places.index(name) if name in places else math.inf
+    for call in calls:
+        unpacks = any(isinstance(one, ast.Starred) for one in call.args) or any(
+            one.arg is None for one in call.keywords
+        )
+        if unpacks or not (len(call.args) > index or any(one.arg == name for one in call.keywords)):
+            return ""
+    if function in source.body and ALIASES.get(function.name, function.name) in KINDS:
+        return f"it is a key of the state, which {function.name} is given" if name in state else ""
+    return f"every call of {function.name} passes {name}" if calls else ""
+
+
 def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of names that statements assign once, and the parts of such a value by dotted names."""
-    bindings = [*_bindings(body)]
-    counts = Counter(name for name, _, _ in bindings)
-    for name, value, alone in bindings:
+    body = [*body]
+    stores = Counter(_stores(body))
+    for name, value, alone in _bindings(body):
         parts = [*_parts(name, value)]
-        if counts[name] == 1:
-            yield from parts or [(name, value)] * alone
+        if stores[name] == 1:
+            # WEIGHTS["a"] = 2.0 changes this part
+            changed = tuple(f"{one}." for one in stores if one != name)
+            kept = [(full, node) for full, node in parts if not f"{full}.".startswith(changed)]
+            yield from kept if parts else [(name, value)] * alone
+
+
+def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names that code stores or deletes, ``NAME.KEY`` for parts, without what has a scope of its own."""
+    for node in nodes:
+        if isinstance(node, _SCOPES) or (isinstance(node, ast.AnnAssign) and node.value is None):
+            continue
+        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            keys: list[str] = []
+            root: ast.AST = node
+            while isinstance(root, (ast.Subscript, ast.Attribute)):
+                key = root.attr if isinstance(root, ast.Attribute) else getattr(root.slice, "value", None)
+                keys = [] if key is None else [str(key), *keys]  # of a key that is not known, all entries
+                root = root.value
+            if isinstance(root, ast.Name):
+                yield ".".join([root.id, *keys])
+        yield from _stores(ast.iter_child_nodes(node))
 
 
 def _parts(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -338,8 +391,8 @@ def parse_values(name: str, text: Any) -> list[str]:
     words = [str(value).strip() for value in values]
     for word in words:
         try:
-            valid = math.isfinite(float(word))
-        except ValueError:
+            valid = math.isfinite(float(word)) and ast.literal_eval(word) is not None  # 007 is no number of a file
+        except (ValueError, SyntaxError):
             valid = False
         if not valid:
             raise UserError(f"{SWEEP} {name}={','.join(words)}: {word or 'an empty value'} is not a number")
@@ -353,14 +406,17 @@ def label(name: str) -> str:
     return name.rpartition(".")[2] if name.startswith(TRAIN) else name
 
 
-def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str] = ()) -> tuple[str, bool]:
+def resolve_name(
+    name: str, text: str, terms: Sequence[str], keys: Iterable[str] = (), state: Container[str] = ()
+) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
     A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself; the last part of a
-    single dotted name comes last. ``keys`` are other names that may have been meant.
+    single dotted name comes last. ``keys`` are other names that may have been meant, ``state`` the keys of the state.
 
     Raises:
-        UserError: there is none, and the message names near matches; or it is no number that is written out.
+        UserError: there is none, and the message names near matches; or it is no number that is written out, or a
+            default that is never used.
     """
     source = _parsed(text)
     written, plain = _nodes(source.body), numbers(text)
@@ -372,6 +428,9 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
             node = written[full]
             raise UserError(f"line {node.lineno}: {full} is {source.code(node)}, not a number that is written out")
         if full in plain:
+            why = _why_unused(source, written[full], state)
+            if why:
+                raise UserError(f"line {written[full].lineno}: {full} is a default that is never used: {why}")
             return full, False
     if name in terms:
         return name, True

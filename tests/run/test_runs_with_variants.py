@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
@@ -149,6 +150,22 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     assert not prepare(with_candidates(cartpole, sources))[1]
 
 
+def test_weights_are_those_of_the_swept_numbers(cartpole):
+    text = """
+WEIGHT, LOW = 1.0, 0.5
+def compute_reward(pole_angle, cart_pos):
+    up, centre = torch.cos(pole_angle), -cart_pos.abs()
+    return torch.clamp(WEIGHT * up + centre, min=LOW), {"up": up, "centre": centre}
+"""
+    sources = made(cartpole, {"mine": text}, sweep=["WEIGHT=1,3", "LOW=0.5,-5", "up=1,2"])[1:]
+    angle, place = torch.linspace(-1.0, 1.0, 9), torch.linspace(-3.0, 3.0, 9)
+    assert len(sources) == 7
+    for one in sources:
+        weight, low, factor = variant_of(one.source).values.values()
+        reward, _ = load_candidate("c", one.source, "c.py").functions["compute_reward"].call(angle, place)
+        assert torch.allclose(reward, torch.clamp(weight * factor * torch.cos(angle) - place.abs(), min=low))
+
+
 def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole, caplog):
     original, *variants = made(cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", f"{DECAY}=0,0.1"])
     names_of_variants = ["0.0001+weight_decay=0", "0.0001+weight_decay=0.1", "0.0003+weight_decay=0.1"]
@@ -203,6 +220,8 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
         ({"a": "def compute_reward(pole_angel): pass"}, {"terms": True}, r"a.py:1: .*did you mean pole_angle"),
         ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
         ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),
+        ({"a": PLAIN.replace("angle)", "angle=0.5)", 1)}, {"sweep": "pole_angle=1"}, "line 1: .* a key of the state"),
+        ({"a": MINE}, {"sweep": ["swing=1", "WEIGHTS.swing=2"]}, "a.py: swing and WEIGHTS.swing are one number"),
         ({"a": MINE}, {"sweep": "swing=1,x"}, "x is not a number"),
         ({"a": MINE}, {"sweep": "swing"}, "write NAME=VALUE"),
         ({"a": MINE}, {"sweep": ["swing=1", "swing=2"]}, "given twice"),

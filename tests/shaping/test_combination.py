@@ -12,6 +12,8 @@ ONE, NONE = np.ones_like(A), np.zeros_like(A)
 BOTH = {"a": A, "b": B}
 FALL = np.where(C > 1, np.float32(-2), np.float32(0))
 DOWN = np.where(C > 1, -P, A)
+CONSTANT = {"a": A, "alive": np.float32(3) * ONE, "bonus": np.float32(2) * ONE}  # in the rollouts
+UP, NEAR_MIDDLE = (np.where(np.abs(x) < 1, np.float32(1), np.float32(0)) for x in (A, B))
 HUGE = np.exp(8 * A)  # as exp(speed / 0.1)
 NEAR = {"p": np.exp(-P / 3000), "q": np.exp(-Q / 5000), "r": np.exp(-P * Q / 4000), "whole": ONE}  # factors near 1
 
@@ -37,11 +39,16 @@ def f(x):
         (np.maximum(DOWN, 0) + FALL, {"a": DOWN, "fall": FALL}, [1, 1], {"low": 0.0, "after": "fall"}),
         (A + B, {**BOTH, "total": A + B}, [1, 1, 0], {}),
         (f(2) * A + B, {**BOTH, "shown": C}, [2, 1, 0], {}),
+        (A, {"a": A, "shown": C, "never": NONE}, [1, 0, 0], {}),
+        (A * B + C, {**BOTH, "total": A * B + C}, [0, 0, 1], {}),  # it alone, where others make it up in another way
         (A + ONE, {"a": A, "alive": ONE}, [1, 1], {}),
         (f(3) * A + f(2) * ONE, {"a": A, "alive": ONE}, [3, 2], {}),
+        (A + f(5), CONSTANT, [1, 1, 1], {}),
+        (A + f(3), CONSTANT, [1, 1, 0], {}),
         (f(3) * A, {"a": A, "never": NONE}, [3, 1], {"unseen": ("never",)}),
         (P * Q, {"p": P, "q": Q}, [1, 1], {"form": PRODUCT}),
         (np.sqrt(P) * Q**2, {"p": P, "q": Q}, [0.5, 2], {"form": PRODUCT}),
+        (UP * NEAR_MIDDLE, {"up": UP, "middle": NEAR_MIDDLE}, [1, 1], {"form": PRODUCT}),  # no sum with overrides
         (f(5) * P * Q**2, {"p": P, "q": Q}, [1, 2], {"form": PRODUCT, "offset": np.log(5)}),
         (np.prod([*NEAR.values()], axis=0), NEAR, [1, 1, 1, 1], {"form": PRODUCT}),  # no weighted sum
         (np.exp(f(0.5) * A - f(2) * P - f(3)), {"a": A, "p": P}, [0.5, -2], {"form": EXPONENTIAL, "offset": -3.0}),
@@ -84,8 +91,12 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (A + B + f(2e-4) * np.tanh(C) * (np.abs(A) + np.abs(B)), BOTH, "not the sum"),
         (np.tanh(f(0.001) * (A + B)), {"a": f(0.001) * A, "b": f(0.001) * B}, "not the sum"),  # nearly
         (np.where(np.arange(2000) == 7, f(-2.34567), A + B), BOTH, "not the sum"),  # no fixed value, but one state
-        (A * B + C, {**BOTH, "total": A * B + C}, "the other components than total"),
+        (f(2) * ONE, {"alive": f(2) * ONE, "shown": A}, "is constant, 2 in all states"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
+        (A + f(0.5) * (f(3) * ONE) + f(2) * ONE, CONSTANT, "alive and bonus depend on each other"),
+        (np.maximum(A + f(3.5), 3), CONSTANT, "alive and bonus depend on each other"),
+        # some states have the reward of a sum by chance, which are 0 or 1 like those that do not
+        (np.where(C > 0, f(1), f(0)), {"up": UP, "middle": NEAR_MIDDLE}, "not the sum"),
         (np.full_like(A, np.nan), BOTH, "too few states"),
     ],
 )

@@ -247,6 +247,18 @@ def test_declared_numbers_are_found_and_changed_in_place():
 
 
 @pytest.mark.parametrize(
+    "change",
+    ["W *= 2", "if A:\n    W = 2", "for W in range(2):\n    pass", "D['a'] = 2.0", "D['a'] += 1", "del D['a']"],
+)
+def test_numbers_that_are_changed_after_they_are_declared_are_none(change):
+    text = f"A: float\nA = 1.0\nW = 1.0\nD = {{'a': 1.0, 'b': 3.0}}\n{change}\nX = [W for W in D]\n"
+    assert set(numbers(text)) == {"A", "D.b", *({"D.a"} if "W" in change else {"W"})}
+    assert not numbers("D = {'a': 1.0}\nfor key in D:\n    D[key] = 2.0\n")
+    assert set(numbers("D = f(a=f(b=1, c=2), d=3, e=4)\nD.a.b = 2\nD.d, D['x'] = 3, 4\n")) == {"D.a.c", "D.e"}
+    assert not numbers("D = {'a': {'b': 1.0}}\nD[key]['b'] = 2.0\n")
+
+
+@pytest.mark.parametrize(
     ("name", "answer"),
     [
         *(("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False))),
@@ -275,9 +287,35 @@ def test_names_of_a_sweep_that_cannot_be_used(name, message):
         resolve_name(name, DECLARED, ["x", "power"])
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("gauss(x, 0.25) + gauss(x, s=1)", r"line 1: gauss.s is a default that is never used: every call of gauss"),
+        *((call, "") for call in ("gauss(x, 0.25) + gauss(x)", "gauss(*x)", "gauss(x, **x)", "f(gauss) + gauss(x, 1)")),
+        ("gauss.f(x)", ""),
+    ],
+)
+def test_default_that_every_call_passes_is_no_number_to_sweep(call, message):
+    text = f"def gauss(e, s=0.5):\n    return e / s\ndef compute_reward(x, y=0.5):\n    return {call}\n"
+    if message:
+        with pytest.raises(UserError, match=message):
+            resolve_name("gauss.s", text, [])
+    else:
+        assert resolve_name("s", text, []) == ("gauss.s", False)
+    assert resolve_name("y", text, []) == ("compute_reward.y", False)
+    with pytest.raises(UserError, match=r"line 3: .* is a key of the state, which compute_reward is given"):
+        resolve_name("y", text, [], state={"x", "y"})
+    again = f"{text}def compute_goal(x):\n    return compute_reward(x)\n"
+    assert resolve_name("y", again, [], state={"x", "y"}) == ("compute_reward.y", False)
+
+
 def test_values_of_a_sweep():
-    assert parse_values("a", " 0, 1e-3,-2") == ["0", "1e-3", "-2"] and parse_values("a", [1, 0.5]) == ["1", "0.5"]
-    for wrong, message in (("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")):
+    assert parse_values("a", " 0, 1e-3,-2,+.5") == ["0", "1e-3", "-2", "+.5"] and parse_values("a", [1, 0.5]) == [
+        "1",
+        "0.5",
+    ]
+    wrongs = [("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")]
+    for wrong, message in (*wrongs, ("007,2", "007 is not a number")):
         with pytest.raises(UserError, match=message):
             parse_values("a", wrong)
 

@@ -99,6 +99,7 @@ class _Original:
     functions: Sequence[str]  # that are taken from it, by their names in the file
     how: Combination | None
     why: str  # there is none
+    state: frozenset[str] = frozenset()  # the keys of the state
 
     @property
     def terms(self) -> list[str]:
@@ -165,6 +166,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
+        state = frozenset((*context.task.state, *context.task.constants))
         for source in originals:
             try:
                 shaping = check_and_trace(source, context, spec.config.seed)
@@ -183,7 +185,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                     why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why)
+            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why, state)
     return examined
 
 
@@ -322,7 +324,7 @@ def _of_sweep(
     try:
         # a name is a term of the reward, or a number of the file
         names = {
-            name: texts.resolve_name(name, source.source, original.terms, numbers)
+            name: texts.resolve_name(name, source.source, original.terms, numbers, original.state)
             for name in asked.sweep
             if name not in settings
         }
@@ -330,6 +332,11 @@ def _of_sweep(
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
+    for one, other in itertools.combinations(names, 2):
+        if names[one] == names[other]:
+            raise UserError(
+                f"{SWEEP}: {source.file}: {one} and {other} are one number: give all of its values to one name"
+            )
     shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
     # the original's own values; a term's is the factor 1
     usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
@@ -339,22 +346,49 @@ def _of_sweep(
         points = [dict(zip(asked.sweep, values)) for values in itertools.product(*asked.sweep.values())]
     else:
         points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
+    # those of the original are left out
+    points = [point for point in points if any(float(value) != usual[name] for name, value in point.items())]
+    # a term is scaled, a number replaced, and the trainer's number is an override
+    numbered = [_numbered(source, names, point) for point in points]
+    hows = {source.source: how}
+    if any(is_term for _, is_term in names.values()):
+        hows |= _of_edited(spec, {one.source: one for one in numbered if one.source not in hows})
     variants = []
-    for point in points:
+    for point, edited in zip(points, numbered):
         values = {name: float(value) for name, value in point.items()}
-        if values == usual:
-            continue  # it is the original
-        # a term is scaled, a number replaced, and the trainer's number is an override
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
-        edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
-        text = _text(source, texts.with_numbers, edits) if edits else source.source
-        if factors:
-            assert how is not None
-            text = _text(source._replace(source=text), texts.with_factors, how, factors)
+        text = _text(edited, texts.with_factors, hows[edited.source], factors) if factors else edited.source
         title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
         variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(what.trainer_numbers)))
     return variants
+
+
+def _numbered(
+    source: CandidateSource, names: Mapping[str, tuple[str, bool]], point: Mapping[str, str]
+) -> CandidateSource:
+    """Return a candidate with the declared numbers of a point of the sweep, named after them."""
+    edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
+    title = "+".join(f"{full}={value}" for full, value in edits.items())
+    text = _text(source, texts.with_numbers, edits) if edits else source.source
+    return source._replace(name=texts.variant_name(source.name, title, ()), source=text)
+
+
+def _of_edited(spec: RunSpec, edited: Mapping[str, CandidateSource]) -> dict[str, Combination]:
+    """Return how terms make up the rewards of files with other numbers, which may be weights and bounds, by their text.
+
+    Raises UserError if one of them is not divided.
+    """
+    hows: dict[str, Combination] = {}
+    for text, source in edited.items():
+        how, why = (one := _examined(spec, [source], divides=True)[source.name]).how, one.why
+        if how is None:
+            raise UserError(
+                f"{SWEEP}: {source.file}: the {REWARD} of {source.name} {why}; sweep its numbers and its terms in"
+                " two runs"
+            )
+        hows[text] = how
+    return hows
 
 
 def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[dict[str, str]]:
