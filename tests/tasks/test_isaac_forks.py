@@ -529,7 +529,9 @@ def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):
 def test_yaml_is_merged_with_its_defaults(tmp_path):
     (tmp_path / "base.yaml").write_text("env: {length: 5, mass: 1.0}\nsim: {dt: 0.1}\n")
     (tmp_path / "own.yaml").write_text("defaults:\n  - base\nenv: {mass: 2.0}\n")
-    assert read_yaml(tmp_path / "own.yaml") == {"env": {"length": 5, "mass": 2.0}, "sim": {"dt": 0.1}}
+    (tmp_path / "own.yml").write_bytes((tmp_path / "own.yaml").read_bytes())
+    for name in ("own.yaml", "own.yml"):
+        assert read_yaml(tmp_path / name) == {"env": {"length": 5, "mass": 2.0}, "sim": {"dt": 0.1}}
     (tmp_path / "first.yaml").write_text("defaults:\n  - _self_\n  - base\nenv: {mass: 2.0}\n")
     assert read_yaml(tmp_path / "first.yaml")["env"]["mass"] == 1.0
     (tmp_path / "scene").mkdir()

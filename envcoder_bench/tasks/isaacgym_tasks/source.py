@@ -207,7 +207,8 @@ def _merged(file: Path) -> Any:
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
         return content  # a task may have a key of that name
-    if any(isinstance(name, str) and ".." in Path(name).parts for name in content["defaults"]):
+    above = any(isinstance(name, str) and ".." in Path(name).parts for name in content["defaults"])
+    if above or file.suffix != ".yaml":  # which Hydra does not find
         return _merged_by_path(file, content)
     from hydra import compose, initialize_config_dir
 
