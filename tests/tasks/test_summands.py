@@ -154,3 +154,14 @@ def test_terms_on_trial_fit_where_they_add_up_to_the_reward(make):
         with terms.noted():
             task.compute_reward()
         assert terms.fit == fits
+
+
+def test_the_sum_of_one_of_several_critics_is_not_the_reward(make):
+    text = TASK.replace("self.rew_buf[:],", "self.rew_buf[:, 1],")
+    task = make("total = a + b", task=text)
+    task.rew_buf = torch.zeros(64, 2)
+    terms = RewardTerms(task)
+    terms.on_trial = True
+    with terms.noted():
+        task.compute_reward()
+    assert not terms.fit
