@@ -3,7 +3,6 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
 
-import logging
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +18,6 @@ from isaacgym_mujoco.assets.urdf import COLLADA, Link, Shape, walk
 CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
 MAX_VERTICES = 64
 FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a mesh that counts as flat; of the plate in its place, m
-
-_log = logging.getLogger("isaacgym_mujoco")
 
 
 def available() -> bool:
@@ -65,9 +62,6 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
     import vhacdx
 
     vertices, triangles = read(mesh, scale)
-    if not len(triangles):
-        _log.warning("%s: no triangles are read, so that it is not decomposed", mesh)
-        return ()
     flat = plate(vertices)
     if flat is not None:
         return (flat,)

@@ -119,23 +119,36 @@ def corners(low, high):
     return np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], dtype=float)
 
 
+# triangles of a box whose corners are those of ``corners``, counted from 1
+BOX = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
+BOX += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
+
+
 def boxes_obj(*boxes):
     """An .obj of boxes, each by its lowest and its highest corner."""
-    faces = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
-    faces += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
     lines = [f"v {x} {y} {z}" for box in boxes for x, y, z in corners(*box)]
-    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(boxes)) for a, b, c in faces]
+    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(boxes)) for a, b, c in BOX]
     return "\n".join(lines)
 
 
-def dae(scene, points, extra="", source="", faces=""):
-    """A Collada file of the mesh ``g``; ``scene`` are its nodes, ``extra`` other libraries, ``source`` an accessor."""
-    source = f'<source id="p"><float_array>{words(points.ravel())}</float_array>{source}</source>'
+def dae(scene, points, extra="", faces=None):
+    """A Collada file, in cm, of the mesh ``g``; ``scene`` are its nodes, ``extra`` other libraries.
+
+    Without ``faces`` the points, ``(n, 3)``, are the corners of a box.
+    """
+    columns = "".join(f'<param name="{name}" type="float"/>' for name in "XYZ")
+    accessor = f'<accessor source="#f" count="{len(points)}" stride="3">{columns}</accessor>'
+    numbers = f'<float_array id="f" count="{points.size}">{words(points.ravel())}</float_array>'
+    source = f'<source id="p">{numbers}<technique_common>{accessor}</technique_common></source>'
     vertices = '<vertices id="v"><input semantic="POSITION" source="#p"/></vertices>'
+    if faces is None:
+        index = words(corner - 1 for triangle in BOX for corner in triangle)
+        faces = f'<triangles><input semantic="VERTEX" source="#v" offset="0"/><p>{index}</p></triangles>'
     return (
         '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema"><asset><unit meter="0.01"/></asset>'
         f'<library_geometries><geometry id="g"><mesh>{source}{vertices}{faces}</mesh></geometry></library_geometries>'
-        f"{extra}<library_visual_scenes><visual_scene>{scene}</visual_scene></library_visual_scenes></COLLADA>"
+        f'{extra}<library_visual_scenes><visual_scene id="s">{scene}</visual_scene></library_visual_scenes>'
+        '<scene><instance_visual_scene url="#s"/></scene></COLLADA>'
     )
 
 
