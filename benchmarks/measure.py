@@ -57,6 +57,16 @@ MEASUREMENTS = {
          "--envs": (64, "environments of each candidate"), "--iterations": (100, "iterations"),
          "--points": (8, "evaluations")},
     ),
+    "searches": (
+        "measurements.searches",
+        "searches by evolve with variants of reward terms and without, in pairs",
+        {"--task": ("Anymal", "task"), "--start": ("human", "baseline or file whose reward they begin with"),
+         "--searches": (5, "pairs of searches"), "--rounds": (4, "rounds"),
+         "--candidates": (12, "candidates of a search in a round"),
+         "--term_variants": (3, "of them, variants of terms in one search of a pair"),
+         "--envs": (256, "environments of each candidate"), "--iterations": (200, "iterations"),
+         "--held_out": (3, "seeds with which the best of each search is trained again")},
+    ),
     "learning": (
         "measurements.learning",
         "how a task's baselines learn, over env-steps and time, several seeds at once",

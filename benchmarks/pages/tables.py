@@ -9,6 +9,7 @@ from bench import tables
 from bench.records import Record, latest
 from bench.tables import SIZE, Column
 from measurements.hacks import confusion
+from measurements.searches import differences, means
 
 from . import learning_tables
 
@@ -76,6 +77,15 @@ COLUMNS: dict[str, list[Column]] = {
         *((title, lambda r, k=k: f"{confusion(r['facts'])[k]}")
           for k, title in enumerate(("expected", "hacks", "marked", "others, marked"))),
     ],
+    "searches": [
+        ("task, start", lambda r: f"{r['task']}, {r['start']}"),
+        ("pairs x rounds x candidates", lambda r: f"{r['searches']} x {r['rounds']} x {r['candidates']}"),
+        ("best so far, or on held-out seeds", lambda r: r["stage"]),
+        ("with variants", lambda r: learning_tables.interval(means(r, "with"))),
+        ("without", lambda r: learning_tables.interval(means(r, "without"))),
+        ("difference, paired", lambda r: learning_tables.interval(differences(r))),
+        ("of each pair", lambda r: ", ".join("failed" if x is None else f"{x:+.2f}" for x in differences(r))),
+    ],
     "devices": [
         ("devices", lambda r: f"{r['count']}"),
         SIZE,
@@ -94,6 +104,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "certainty": ("case", "candidates", "seeds"),
     "mjlab": ("task", "envs"),
     "hacks": ("task",),
+    "searches": ("task", "start", "stage"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from argparse import Namespace
+from dataclasses import replace
 
 import measure
 import pytest
@@ -11,7 +12,7 @@ import torch
 from bench import records
 from bench.session import Session
 from helpers import ANYMAL_QUICK as QUICK
-from measurements import learning
+from measurements import learning, searches
 from measurements.devices import _Progress
 from pages import render
 
@@ -94,6 +95,43 @@ def test_learning_records_points(benchmark, monkeypatch):
     for r in made:
         assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
         assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
+
+
+TWO_TERMS = """def compute_reward(pole_angle, pole_vel):
+    terms = {"up": 0.5 * torch.cos(pole_angle), "calm": -0.1 * torch.abs(pole_vel)}
+    return terms["up"] + terms["calm"], terms
+"""
+
+
+def test_searches_differ_in_variants_alone_and_resume(benchmark, tmp_path, monkeypatch):
+    own = searches.EvolveProposer.propose
+
+    def propose(proposer, archive, round, count):
+        broken, *others = reversed(own(proposer, archive, round, count))
+        return [*others, replace(broken, source="def compute_reward(:\n")]
+
+    monkeypatch.setattr(searches.EvolveProposer, "propose", propose)
+    monkeypatch.setattr(searches, "RUNS", tmp_path)
+    (tmp_path / "start.py").write_text(TWO_TERMS)
+    size = ("--searches", 2, "--rounds", 2, "--candidates", 4, "--term_variants", 2, "--envs", 8, "--iterations", 2)
+    words = ("--task", "Cartpole", "--start", tmp_path / "start.py", *size, "--held_out", 2)
+    quick = [*QUICK[:-1], "task.env.episodeLength=40"]
+    rows, printed = benchmark("searches", *words, more=quick)
+    one, two, end = rows
+    assert one["with"] == one["without"] and one["variants"] == {"with": [0, 0], "without": [0, 0]}
+    assert two["variants"] == {"with": [2, 2], "without": [0, 0]}
+    assert two["failed"] == {"with": [2, 2], "without": [2, 2]}  # one in each round
+    assert all(len(seeds) == 2 for seeds in [*end["with"], *end["without"], end["of_start"], end["of_human"]])
+    assert "Cartpole, start | 2 x 2 x 4 | held-out seeds" in printed
+    # the runs are read
+    monkeypatch.setattr(searches, "evaluate", None)
+    again = benchmark("searches", *words, more=quick)[0][3:]
+    assert [{**row, "id": "", "date": ""} for row in again] == [{**row, "id": "", "date": ""} for row in rows]
+
+
+def test_pairs_without_a_fitness_have_no_difference():
+    row = {"with": [[0.5, 0.75], [], [0.25]], "without": [[0.5], [0.125], [0.5, 0.25]]}
+    assert searches.differences(row) == [0.125, None, -0.125]
 
 
 def session(seeds=1):
