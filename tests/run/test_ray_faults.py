@@ -9,7 +9,7 @@ from envcoder_bench.core.errors import NoWorker
 from envcoder_bench.run.workers import ray_pool
 from envcoder_bench.run.workers.devices import Devices
 from envcoder_bench.run.workers.messages import Ready, WorkerLost
-from envcoder_bench.run.workers.ray_pool import HEARTBEAT_TIMEOUT, START_TIMEOUT, RayPool
+from envcoder_bench.run.workers.ray_pool import HEARTBEAT_TIMEOUT, START_TIMEOUT, STRAGGLER_TIMEOUT, RayPool
 
 
 class RayError(Exception):
@@ -125,6 +125,19 @@ def test_without_any_worker_the_run_ends_after_the_stated_time(ray):
     with pytest.raises(NoWorker, match="no worker started within 300 s"):
         for _ in range(int(START_TIMEOUT) + 5):
             pool.poll()
+
+
+def test_last_worker_is_waited_for_from_the_start_of_the_first(ray, caplog):
+    """However long that took: kernels are compiled on all devices at the same time."""
+    ray.fault = "frozen"
+    pool = RayPool(Devices("cpu", 2), 2, lambda *_: None)
+    losses(pool, 2 * int(STRAGGLER_TIMEOUT))
+    assert pool.num_starting == 2
+    ray.actors[0].fault = None
+    losses(pool, int(STRAGGLER_TIMEOUT) // 2)
+    assert pool.num_starting == 1 and not caplog.text
+    losses(pool, int(STRAGGLER_TIMEOUT))
+    assert pool.num_starting == 0 and "1 of 2 devices have not started" in caplog.text
 
 
 def test_worker_that_cannot_start_is_given_up(ray, pool, caplog):

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT = 60.0  # seconds without a reply after which a worker is replaced
 START_TIMEOUT = 300.0  # seconds without any started worker
-STRAGGLER_TIMEOUT = 60.0  # seconds to wait for the remaining workers when some have started
+STRAGGLER_TIMEOUT = 60.0  # seconds to wait for the remaining workers after the first has started
 MAX_FAILED_STARTS = 2  # of one device
 _MAX_ELAPSED = 2.0  # seconds between polls; more means that this process was suspended, not that workers are silent
 
@@ -79,7 +80,8 @@ class RayPool(Pool):
         self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count, neighbours))
         self._slots = [_Slot(index) for index in range(count)]
         self._num_created = 0
-        self._began = self._polled_at = self._ready_at = time.monotonic()
+        self._polled_at = self._ready_at = time.monotonic()
+        self._first_ready_at = math.inf
         self._last_loss = ""
         for slot in self._slots:
             self._start(slot)
@@ -87,8 +89,11 @@ class RayPool(Pool):
     @property
     def num_starting(self) -> int:
         starting = sum(not slot.ready for slot in self._slots)
-        late = time.monotonic() - self._began > STRAGGLER_TIMEOUT and starting < len(self._slots)
-        return 0 if late else starting
+        # the start of the first may take minutes, in which kernels are compiled: it is no measure of the others
+        if not starting or time.monotonic() - self._first_ready_at < STRAGGLER_TIMEOUT:
+            return starting
+        log.warning("%s of %s devices have not started: the run is planned without them", starting, len(self._slots))
+        return 0
 
     def submit(self, worker: int, request: Request) -> None:
         self._find(worker).actor.submit.remote(request)
@@ -159,7 +164,8 @@ class RayPool(Pool):
             return [self._replace_dead(slot, error)]
         slot.silence = 0.0
         slot.reply = slot.actor.poll.remote()
-        slot.ready = slot.ready or any(isinstance(message, Ready) for message in messages)
+        if any(isinstance(message, Ready) for message in messages):
+            slot.ready, self._first_ready_at = True, min(self._first_ready_at, time.monotonic())
         return [(slot.worker, message) for message in messages]
 
     def _find(self, worker: int) -> _Slot:
