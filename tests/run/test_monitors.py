@@ -1,6 +1,10 @@
-"""Messages on the physics: once for each candidate and warning."""
+"""Messages on the physics and on exploration: once for each candidate and warning."""
 
-from envcoder_bench.run.train.monitors import MAX_WARNINGS, PhysicsMonitor
+import pytest
+import torch
+
+from envcoder_bench import evaluate
+from envcoder_bench.run.train.monitors import MAX_WARNINGS, NoiseMonitor, PhysicsMonitor
 
 NAMES = ["a", "a", "b", "c"]  # two seeds of the first
 
@@ -32,3 +36,30 @@ def test_number_of_different_warnings_is_limited():
     monitor = PhysicsMonitor(["a"])
     said = [line for k in range(50) for line in monitor.lines([0], [0], {f"odd {i}": 1 for i in range(k)})]
     assert len(said) == MAX_WARNINGS and monitor.final_lines() == []
+
+
+def gaussian(*deviations):
+    return float(torch.distributions.Normal(0.0, torch.tensor(deviations)).entropy().sum())
+
+
+def test_growing_noise_is_reported_once_per_candidate():
+    monitor = NoiseMonitor(NAMES, [2, 2, 2, 3])
+    first = [gaussian(1.0, 1.0), gaussian(1.0, 1.0), gaussian(0.1, 0.1), gaussian(1.0, 1.0, 1.0)]
+    assert monitor.lines(first, range(4), 1) == []
+    # geometric means of 4.9, 5.1, 5.1 and 4.9 times those of the first call
+    later = [gaussian(4.9, 4.9), gaussian(5.1, 5.1), gaussian(1.02, 0.255), gaussian(4.9, 4.9, 4.9)]
+    (line,) = monitor.lines(later, [0, 2, 3], 20)
+    assert line.startswith("the exploration noise of b is more than 5 times") and "at iteration 20" in line
+    (line,) = monitor.lines(later, range(4), 30)
+    assert line.startswith("the exploration noise of a is") and monitor.lines(later, range(4), 40) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bonus", "says"), [(0.0, False), (1.0, True)])
+def test_run_says_that_the_entropy_bonus_outweighs_the_reward(tmp_path, caplog, bonus, says):
+    sizes = {"num_envs_per_candidate": 8, "learning_iterations": 40, "device": "cpu", "seeds": 1, "video": 0}
+    numbers = [f"train.params.config.entropy_coef={bonus}", "train.params.config.learning_rate=0.01"]
+    text = "def compute_reward(pole_angle):\n    return 0.0 * pole_angle\n"
+    short = ["evaluation.points=1", "evaluation.final_episodes=1", "task.env.episodeLength=30", *numbers]
+    evaluate("Cartpole", {"a": text}, overrides=short, output_dir=tmp_path / "run", baselines=False, **sizes)
+    assert ("the entropy bonus outweighs" in caplog.text) == says

@@ -1,5 +1,6 @@
-"""Messages on problems of a wave, its physics and its fitness, each reported once."""
+"""Messages on problems of a wave, its physics, its fitness and its exploration, each reported once."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from envcoder_bench.report.words import some
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"
+MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; those that learn end below their first one
 
 
 class PhysicsMonitor:
@@ -128,3 +130,41 @@ def _place(evaluation: GroupedVecTask, group: int) -> str:
     task = type(evaluation.task)
     code = getattr(task.fitness, "__code__", None)
     return f"{task.name}: in fitness" if code is None else f"{code.co_filename}:{code.co_firstlineno}: in fitness"
+
+
+class NoiseMonitor:
+    """Reports once in a wave which candidates' policies explore ever more, instead of learning.
+
+    Args:
+        names: the candidate of each group.
+        action_dims: number of actions of each group.
+    """
+
+    def __init__(self, names: Sequence[str], action_dims: Sequence[int]) -> None:
+        self._names, self._action_dims = list(names), list(action_dims)
+        self._first: list[float] = []
+        self._reported: set[str] = set()
+
+    def lines(self, entropy: Sequence[float], groups: Sequence[int], iteration: int) -> list[str]:
+        """Return a message if there are new ones among ``groups``; the first call sets what is compared with.
+
+        Args:
+            entropy: of the Gaussian policy of each group, nats.
+        """
+        self._first = self._first or list(entropy)
+        grown = {
+            self._names[g]
+            for g in groups
+            # of the logarithm of the standard deviation, mean over the actions
+            if (entropy[g] - self._first[g]) / self._action_dims[g] > math.log(MOST_GROWTH)
+        }
+        new = [name for name in dict.fromkeys(self._names) if name in grown - self._reported]
+        if not new:
+            return []
+        self._reported.update(new)
+        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
+        return [
+            f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times that of the first iterations at"
+            f" iteration {iteration}: the entropy bonus outweighs what the reward teaches; lower"
+            " train.params.config.entropy_coef, or train with more environments per candidate"
+        ]

@@ -29,7 +29,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import at_half_step, build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import PARAMS, RunConfig, RunSpec
-from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
+from envcoder_bench.run.train.monitors import FitnessMonitor, NoiseMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
 from envcoder_bench.tasks.base import BASELINES
@@ -162,6 +162,7 @@ class Session:
         self._unwritten: Callable[[], None] | None = None  # writes the last curves
         names = [group.name for group in self.groups]
         self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
+        self._noise = NoiseMonitor(names, self.env.action_dims)
         self._saved_at = time.monotonic()
 
     # training
@@ -213,6 +214,7 @@ class Session:
         with span(RESULTS):
             if self.iteration in self._log_at:
                 self._unwritten = self._take_curves(evaluate)
+                self._report_noise()
             self._report_failures()
             self._report_physics()
             if evaluate:
@@ -398,6 +400,12 @@ class Session:
         left = [g for g in range(len(self.groups)) if g not in self.failed_at]
         for line in self._fitness.lines(self.evaluation, self.episodes, left, self.iteration):
             log.warning(line)
+
+    def _report_noise(self) -> None:
+        if "entropy" in self.stats:
+            left = [g for g in range(len(self.groups)) if g not in self.failed_at]
+            for line in self._noise.lines(self.stats["entropy"].tolist(), left, self.iteration):
+                log.warning(line)
 
     def _note_progress(self) -> None:
         best = self._best()
