@@ -246,7 +246,8 @@ def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[C
     source, names = original.source, [*original.functions]
     if source.name == HUMAN and spec.config.baseline == HUMAN:
         other = next(one for one in baseline_sources(spec.task) if one.name == UNSHAPED)
-        theirs = _functions(spec, other)
+        theirs, types = _functions(spec, other), spec.config.shaper_types
+        names = [name for name in names if types is None or ALIASES.get(name, name) in types]
         names = [name for name in names if name in theirs and not _same(source.source, other.source, name)]
         by_name = {name: texts.without_function(other.source, [x for x in theirs if x != name]) for name in names}
     elif len(names) < 2:
