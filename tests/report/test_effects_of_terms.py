@@ -29,12 +29,13 @@ def variants_of(terms):
     return made
 
 
-def simulated(case, terms, seeds, rng, effects=None, spreads=1.0):
+def simulated(case, terms, seeds, rng, effects=None, spreads=None):
     """Return a study of a run; the fitness of its variants is the original's times ``spreads`` plus ``effects``."""
     draw, _, bounds = CASES[case]
     made = variants_of([f"t{k}" for k in range(terms)])
     episodes = draw(rng, 1 + len(made), seeds)
-    episodes[1:] *= np.broadcast_to(spreads, len(made))[:, None, None]
+    if spreads is not None:
+        episodes[1:] *= np.asarray(spreads)[:, None, None]
     if effects is not None:
         episodes[1:] += np.asarray(effects)[:, None, None]
     shared = 0.0 if bounds != UNBOUNDED else rng.standard_normal((1, seeds, 1))  # what a seed does to all
