@@ -118,9 +118,10 @@ class FitnessModel:
 
     Two or three seeds of a candidate say little of how much its seeds differ. So the spread of seeds is pooled over the
     candidates: each has its own variance, averaged with a pooled one, which counts the more the more alike the
-    candidates' variances are, see ``_spread``; a difference has the sum of two. Where the fitness has bounds, variances are in units of m (1 - m), m being the mean
-    between the bounds: a success rate near a bound varies less. No variance is below that of the mean of as many
-    independent episodes. Differences are paired: what all candidates share with a seed or an episode is left out.
+    candidates' variances are, see ``_spread``; a difference has the sum of two. Where the fitness has bounds, variances
+    are in units of m (1 - m), m being the mean between the bounds: a success rate near a bound varies less. No variance
+    is below that of the mean of as many independent episodes. Differences are paired: what all candidates share with a
+    seed or an episode is left out.
 
     With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
 
