@@ -24,6 +24,7 @@ BySeed = Mapping[int, float]
 LEVEL = 0.05  # of tests and intervals
 SURE = 0.95  # the contenders hold the best candidate with this probability
 LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
+LEAST_SPREAD = 0.1  # variance, as a share of the large ones, of candidates that count for the spread of others
 SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
 MOST_COMPARED = 200  # best candidates among which the probability of being the best is divided
 ROUGHENING = 2  # steps from a normal distribution of the candidates' fitness towards the observed one
@@ -98,44 +99,29 @@ class Difference:
 
 @dataclass(frozen=True)
 class _Spread:
-    """Variances between the seeds of each candidate, in units of ``FitnessModel._scale``, and what they have in common.
+    """Variances between the seeds of each candidate, in units of ``FitnessModel._scale``, see ``_spread``.
 
     Attributes:
-        variances: ``(candidates,)``, one of each; NaN for less than two seeds.
-        freedom: degrees of freedom of ``variances``.
-        pooled: the variance of all candidates together.
-        prior: degrees of freedom that ``pooled`` counts beside a candidate's own.
-        total: degrees of freedom of ``pooled``.
+        variances, degrees: ``(candidates,)`` moderated variances, and their degrees of freedom.
+        pooled: ``(candidates,)`` variances with which each is pooled.
+        total: degrees of freedom of the variance of all together.
     """
 
     variances: np.ndarray
-    freedom: np.ndarray
-    pooled: float
-    prior: float
+    degrees: np.ndarray
+    pooled: np.ndarray
     total: float
-
-    def moderated(self, variance: np.ndarray, freedom: np.ndarray, pooled: np.ndarray | float) -> np.ndarray:
-        """Return the mean of own variances and pooled ones, weighted by their degrees of freedom (Smyth, 2004)."""
-        return (self.prior * pooled + freedom * np.nan_to_num(variance)) / (self.prior + freedom)
-
-    def degrees(self, freedom: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """Return the degrees of freedom of ``moderated``.
-
-        They are bounded, because the mean of few seeds is not normal: with some seeds a candidate learns, with others
-        it does not.
-        """
-        bound = np.minimum(self.total, SEEDS_WORTH * np.maximum(seeds - 1, 1))
-        return np.maximum(np.minimum(self.prior + freedom, bound), 1.0)
 
 
 class FitnessModel:
     """What a run knows of the fitness of its candidates: episodes within seeds within candidates.
 
     Two or three seeds of a candidate say little of how much its seeds differ. So the spread of seeds is pooled over the
-    candidates: each has its own variance, averaged with that of all, which counts the more the more alike the
-    candidates' variances are. Where the fitness has bounds, variances are in units of m (1 - m), m being the mean
-    between the bounds: a success rate near a bound varies less. No variance is below that of the mean of as many
-    independent episodes. Differences are paired: what all candidates share with a seed or an episode is left out.
+    candidates: each has its own variance, averaged with a pooled one, which counts the more the more alike the
+    candidates' variances are, see ``_spread``; a difference has the sum of two. Where the fitness has bounds, variances
+    are in units of m (1 - m), m being the mean between the bounds: a success rate near a bound varies less. No variance
+    is below that of the mean of as many independent episodes. Differences are paired: what all candidates share with a
+    seed or an episode is left out.
 
     With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
 
@@ -222,7 +208,7 @@ class FitnessModel:
             return mean * self._width, unknown, unknown, unknown, seeds
         from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
 
-        variance, freedom = np.where(seeds > 0, self._paired(a, b, gaps), self._unpaired(a, b))
+        variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
         variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
         half = stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(variance)
         low, high = mean - half, mean + half
@@ -245,8 +231,7 @@ class FitnessModel:
         if len(best) < 2 or self._shared is None or not self.has_spread:
             return {}
         spread = self._shared
-        variance = spread.moderated(spread.variances, spread.freedom, spread.pooled) * self._scale / self._count
-        variance = np.maximum(variance, self._floors[1])[best]
+        variance = np.maximum(spread.variances * self._scale / self._count, self._floors[1])[best]
         if not (variance > 0).all():
             return {}
         shares = _shares_of_best(self._mean[best], variance, spread.total)
@@ -330,36 +315,30 @@ class FitnessModel:
             return np.full((2, len(self.names)), NAN)
         from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)
-        moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
+        moderated = np.maximum(spread.variances, spread.pooled / 2)  # equal seeds may be luck
         variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
-        quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
+        quantile = stdtrit(spread.degrees, 1 - LEVEL / 2)
         if self._bounded:
             return _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
         half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
         return np.stack((self._mean - half, self._mean + half))
 
-    def _paired(self, a: int, b: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return variances and degrees of freedom of mean differences over common seeds."""
+    def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
         spread = self._shared
         assert spread is not None
-        seeds = np.isfinite(gaps).sum(axis=1)
-        squares = np.nansum((gaps - _known_mean(gaps, 1)[:, None]) ** 2, axis=1)
         middle = (self._inner[a] + self._inner[b]) / 2  # the scale if both are equal
-        scale = 2 * middle * (1 - middle) if self._bounded else 2.0
-        freedom = np.maximum(seeds - 1, 0)
-        moderated = spread.moderated(squares / np.maximum(freedom, 1), freedom, spread.pooled * scale)
+        scale = middle * (1 - middle) if self._bounded else 1.0
+        variance = (spread.variances[a] + spread.variances[b]) * scale / np.maximum(seeds, 1)
         floor = self._floors[1]
-        return np.maximum(moderated / np.maximum(seeds, 1), floor[a] + floor[b]), spread.degrees(freedom, seeds)
+        return np.maximum(variance, floor[a] + floor[b]), np.minimum(spread.degrees[a], spread.degrees[b])
 
     def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of differences of two means without common seeds."""
         spread = self._raw
         assert spread is not None
-        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)
-        variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
-        degrees = spread.degrees(spread.freedom, self._count)
-        return variance[a] + variance[b], np.minimum(degrees[a], degrees[b])
+        variance = np.maximum(spread.variances * self._scale / self._count, self._floors[0])
+        return variance[a] + variance[b], np.minimum(spread.degrees[a], spread.degrees[b])
 
 
 def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:
@@ -368,24 +347,51 @@ def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Spread:
-    """Pool variances; the prior's degrees of freedom are those of an F distribution with their spread (Smyth, 2004).
+    """Return the variance of each candidate: the mean of its own and a pooled one, by degrees of freedom (Smyth, 2004).
+
+    The spreads of candidates may differ strongly. Where seeds hardly differ, as those of a candidate that always fails,
+    this says nothing of the other candidates: their variances are pooled without it. It is itself pooled with all,
+    because equal seeds may be luck. And the pooled variance counts the less, the less probable an own one is so far
+    above it by chance (Phipson et al., 2016).
+
+    The degrees of freedom are bounded, because the mean of few seeds is not normal: with some seeds a candidate learns,
+    with others it does not.
 
     Args:
         deviations: ``(candidates, seeds)``, NaN where a candidate lacks the seed.
         freedom: ``(candidates,)`` degrees of freedom of each variance.
         total: those of the pooled one.
     """
+    from scipy.special import fdtrc  # slow to import, and --check does not need it
+
     seeds = np.isfinite(deviations).sum(axis=1)
-    has_two = seeds > 1
-    variances = np.where(has_two, np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1), NAN)
-    pooled = float((freedom * np.nan_to_num(variances)).sum() / freedom.sum())
+    own = np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1)
+    # a mean in which variances count by their size; by chance alone it would be 1 + 2 / freedom times the plain one
+    large = (freedom * own**2).sum() / max((freedom * own).sum(), 1e-300) / (1 + 2 / freedom[seeds > 1].mean())
+    varied = (own >= LEAST_SPREAD * large) | (seeds < 2)
+    share = freedom[varied].sum() / freedom.sum()
+    pools = [_pool(own[varied], freedom[varied], share * total), _pool(own, freedom, total)]
+    pooled, prior, limit = np.where(varied, *np.array(pools)[:, :, None])
+    above = fdtrc(np.maximum(freedom, 0.5), limit, own / np.maximum(pooled, 1e-300))
+    prior = prior * np.minimum(2 * above, 1.0)
+    degrees = np.minimum(np.minimum(prior + freedom, limit), SEEDS_WORTH * np.maximum(seeds - 1, 1))
+    return _Spread((prior * pooled + freedom * own) / (prior + freedom), np.maximum(degrees, 1.0), pooled, pools[1][2])
+
+
+def _pool(own: np.ndarray, freedom: np.ndarray, total: float) -> tuple[float, float, float]:
+    """Return a pooled variance, how many degrees of freedom it counts beside a candidate's own, and its own ones.
+
+    The more alike the variances, the more: as those of an F distribution with their spread (Smyth, 2004).
+    """
+    pooled = float((freedom * own).sum() / freedom.sum())
     prior = total
+    has_two = freedom > 0
     if has_two.sum() > 1 and pooled > 0:
-        squared = float(np.var(variances[has_two], ddof=1)) / pooled**2  # squared coefficient of variation
+        squared = float(np.var(own[has_two], ddof=1)) / pooled**2  # squared coefficient of variation
         each = float(freedom[has_two].mean())
         if squared * each > 2:  # else the variances differ no more than by chance
             prior = min(total, max(LEAST_PRIOR, (4 * squared * each + 2 * each - 4) / (squared * each - 2)))
-    return _Spread(variances, freedom, pooled, prior, max(total, 1.0))
+    return pooled, prior, max(total, 1.0)
 
 
 def _proportion_interval(
@@ -485,7 +491,7 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
 
     The p-values are adjusted for false discoveries (Benjamini and Hochberg, 1995): of those below 0.05, a share of 0.05
     is false on average. As of differences, falls and rises have half of the level each. The spread of seeds is pooled
-    over the candidates, but no variance is below a candidate's own: a noisy one among steady ones keeps its noise.
+    over the candidates as that of fitness, see ``_spread``.
     Candidates with less than two seeds are left out.
     """
     changes = {name: by_seed for name, by_seed in changes.items() if len(by_seed) > 1}
@@ -498,10 +504,10 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
         row[: len(by_seed)] = list(by_seed.values())
     mean, count = np.nanmean(table, axis=1), np.isfinite(table).sum(axis=1)
     spread = _spread(table - mean[:, None], count - 1, float((count - 1).sum()))
-    variance = np.fmax(spread.moderated(spread.variances, count - 1, spread.pooled), spread.variances) / count
+    variance = spread.variances / count
     varies = variance > 0  # else nothing is known of chance
     t = mean[varies] / np.sqrt(variance[varies])
-    p = np.minimum(2.0 * stdtr(spread.degrees(count - 1, count)[varies], t), 1.0)
+    p = np.minimum(2.0 * stdtr(spread.degrees[varies], t), 1.0)
     # the k-th smallest p-value times the number of tests over k, or a later one's if that is less
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)

@@ -29,11 +29,13 @@ def variants_of(terms):
     return made
 
 
-def simulated(case, terms, seeds, rng, effects=None):
-    """Return a study of a run whose variants differ from the original by ``effects`` at most, and their names."""
+def simulated(case, terms, seeds, rng, effects=None, spreads=None):
+    """Return a study of a run; the fitness of its variants is the original's times ``spreads`` plus ``effects``."""
     draw, _, bounds = CASES[case]
     made = variants_of([f"t{k}" for k in range(terms)])
     episodes = draw(rng, 1 + len(made), seeds)
+    if spreads is not None:
+        episodes[1:] *= np.asarray(spreads)[:, None, None]
     if effects is not None:
         episodes[1:] += np.asarray(effects)[:, None, None]
     shared = 0.0 if bounds != UNBOUNDED else rng.standard_normal((1, seeds, 1))  # what a seed does to all
@@ -80,6 +82,26 @@ def test_intervals_cover_effects_and_large_ones_are_marked():
         false += any(one.significant for one, effect in zip(effects, truth) if not effect)
     assert np.mean(covered) >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / RUNS / 2)
     assert np.mean(marked) > 0.7 and false / RUNS <= beyond(0.05, RUNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("case", ["normal, seeds differ", "success rate 0.5, seeds differ"])
+def test_dead_variants_do_not_lend_their_spread_to_others(case, seeds):
+    """Twelve of fifteen always fail, with next to no spread: the others are marked no more often than by chance."""
+    runs = 150
+    rng = np.random.default_rng(seed_of("dead variants", case, seeds))
+    has_bounds = CASES[case][2] != UNBOUNDED
+    dead = np.arange(15) >= 3
+    truth = np.where(dead, -0.5 if has_bounds else -10.0, 0.0)
+    spreads = np.where(dead, 0.0 if has_bounds else 0.02, 1.0)  # times 0, a success rate is 0
+    false, covered = 0, []
+    for _ in range(runs):
+        effects = simulated(case, 5, seeds, rng, None if has_bounds else truth, spreads).effects
+        false += any(one.significant for one in effects[:3])
+        covered += [one.ci_low - 1e-9 <= effect <= one.ci_high + 1e-9 for one, effect in zip(effects, truth)]
+    assert false / runs <= beyond(0.05, runs)
+    assert np.mean(covered) >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / runs / 2)
 
 
 # a run that is written out

@@ -10,6 +10,7 @@ from scipy import stats
 from envcoder_bench.report.statistics import (
     UNBOUNDED,
     FitnessModel,
+    _spread,
     holm,
     mean_interval,
     proportions,
@@ -94,6 +95,29 @@ def test_a_candidate_with_a_larger_spread_has_a_wider_interval():
     model = FitnessModel(by_seed(wild=[0.0, 1.0, 0.2, 0.9, 0.1, 0.8], **calm))
     widths = {name: model.interval(name)[2] - model.interval(name)[1] for name in ("wild", "o0")}
     assert widths["wild"] > 2.5 * widths["o0"] > 0
+
+
+def test_variances_are_pooled_over_the_candidates_whose_seeds_differ():
+    found = _spread(np.array([[1.0, -1.0], [1.0, -1.0], [0.0, 0.0]]), np.ones(3), 3.0)
+    # 2, 2 and 0. Pooled: of the first two 2; of the third, whose seeds may be equal by luck, that of all, 4 / 3, which
+    # counts three degrees of freedom beside its own: (3 x 4 / 3 + 0) / 4
+    assert found.pooled == pytest.approx([2, 2, 4 / 3]) and found.variances == pytest.approx([2, 2, 1])
+    assert found.degrees == pytest.approx([2, 2, 3])
+
+
+def test_a_variance_far_above_the_others_is_its_own():
+    deviations = np.tile([1.0, -1.0, 1.0, -1.0, 0.0], (11, 1))  # a variance of 1 with 4 degrees of freedom
+    deviations[0] *= 3
+    found = _spread(deviations, np.full(11, 4.0), 44.0)
+    assert found.variances[0] > 0.97 * 9 and found.degrees[0] == pytest.approx(4.0, abs=0.1)
+    # the others: between their own 1 and the pooled (9 + 10) / 11
+    assert (found.variances[1:] > 1).all() and (found.variances[1:] < 19 / 11).all()
+
+
+def test_a_candidate_that_always_fails_says_nothing_of_the_spread_of_others():
+    """The interval of the one whose seeds differ is Student's t over its own seeds."""
+    model = FitnessModel(by_seed(alive=[0.25, 0.75], dead=[0.1, 0.1]))
+    assert model.interval("alive") == pytest.approx(mean_interval([0.25, 0.75]))
 
 
 def test_interval_of_successes_alone_is_that_of_clopper_and_pearson():

@@ -38,9 +38,9 @@ fitness: how well the commanded velocity is followed, mean over the full
 
 #  candidate            fitness        vs human         steps  status
 -----------------------------------------------------------------------------
-1  human (baseline)     0.710 ± 0.015                     710  ok
-2  unshaped (baseline)  0.100 ± 0.012  -0.610 ± 0.024     100  ok
-3  004_torque           0.820 ± 0.023  +0.115 ± 0.029!    820  2/3 seeds
+1  human (baseline)     0.710 ± 0.023                     710  ok
+2  unshaped (baseline)  0.100 ± 0.012  -0.610 ± 0.025     100  ok
+3  004_torque           0.820 ± 0.033  +0.115 ± 0.065!    820  2/3 seeds
 -  005_shape                                                   failed
 -  006_syntax                                                  failed at load
 

@@ -40,7 +40,7 @@ def test_best_candidates_have_source_and_differences():
     assert last.startswith("r2_00, of round 2: fitness 0.8 over 1 seed (+0.05 against human, +0.7 against unshaped)")
     assert source("r1_00").strip() in best and source("r2_00").strip() in last
     told = section(text, "The baselines")
-    assert told.startswith("human: fitness 0.5 ± 0.88 over 2 seeds\nunshaped: fitness 0.1 ± 0.62 over 2 seeds\n")
+    assert told.startswith("human: fitness 0.5 ± 3.2 over 2 seeds\nunshaped: fitness 0.1 ± 0.62 over 2 seeds\n")
     assert "ranked by their difference to human" in told
 
 
@@ -52,7 +52,7 @@ def test_best_candidates_have_source_and_differences():
         (
             {1: 0.75, 2: 1.0},
             None,
-            "0.875 ± 0.58 over 2 seeds (+0.375 ± 0.69 against human, +0.775 ± 0.69 against unshaped)",
+            "0.875 ± 1 over 2 seeds (+0.375 ± 1.3 against human, +0.775 ± 1.3 against unshaped)",
         ),
         ({7: 0.9}, None, "0.9 over 1 seed"),
     ],
@@ -67,7 +67,7 @@ def test_baselines_are_described_by_round():
     known = archive(attempt("r1_00", 0.9))
     known.seeds = {1: (1,), 2: (2,)}
     told = section(feedback(known, 9000), "The baselines").splitlines()
-    assert told[0] == "human: fitness 0.5 ± 0.88 over 2 seeds: 0.25 in round 1, 0.75 in round 2"
+    assert told[0] == "human: fitness 0.5 ± 3.2 over 2 seeds: 0.25 in round 1, 0.75 in round 2"
 
 
 def test_remaining_room_has_other_sources():

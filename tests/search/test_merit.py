@@ -56,7 +56,8 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert EvolveProposer(["compute_reward"]).propose(archive, 4, 4)[0].parents[0] == "r1_00"
     told = feedback(archive, 50_000)
     assert told.split("## The best so far\n")[1].startswith("r1_00, of round 1: fitness 0.206 ")
-    assert "human: fitness 0.128 ± 0.14 over 3 seeds: 0.043 in round 1, 0.095 in round 2, 0.247 in round 3\n" in told
+    # unshaped has the same fitness in all rounds: human's interval is Student's t over its own three
+    assert "human: fitness 0.128 ± 0.26 over 3 seeds: 0.043 in round 1, 0.095 in round 2, 0.247 in round 3\n" in told
     assert best_so_far(archive).startswith("best so far: r1_00, fitness 0.206; +0.163 against human")
     assert best_so_far(archive).endswith("(r3_01 has 0.2471, but is only +1e-4 against human)")
     folder = SearchFolder.create(tmp_path / "search", {"llm": "evolve"}, {})
