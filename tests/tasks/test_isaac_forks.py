@@ -426,7 +426,8 @@ def test_checkout_that_is_no_package_is_refused_with_the_remedy(tmp_path, monkey
         find_source("legged_gym:a1")
 
 
-def test_robot_without_its_own_config_class_is_refused(tmp_path):
+def test_robot_without_its_own_config_class_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("LEGGED_GYM_PATH", raising=False)
     (tmp_path / "walk.py").write_text(
         "class LeggedRobotCfg:\n    class init_state:\n        pass\n    class asset:\n        file = ''\n\n"
         "class Walk:\n    def __init__(self, cfg, sim_params, physics_engine, sim_device, headless):\n        pass\n"
