@@ -110,9 +110,10 @@ def test_human_baseline_without_candidates(cartpole):
         assert theirs == [variant_of(source.source).function]
     with pytest.raises(UserError, match="--no_baselines leaves out"):
         made(cartpole.changed(baselines=False), {}, terms=True)
+    with pytest.raises(UserError, match="leave out --baseline unshaped, or --shaper_types"):
+        made(cartpole.changed(shaper_types=("compute_reward",), baseline="unshaped"), {}, terms=True)
     only = made(cartpole.changed(shaper_types=("compute_observation", "compute_reward")), {}, terms=True)
     assert set(names(only)) == set(names(sources)) & {"human.without_reward", "human.without_observation"} != set()
-
 
 
 @pytest.mark.slow

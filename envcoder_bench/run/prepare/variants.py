@@ -117,6 +117,11 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         raise UserError(
             f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
+    if not candidates and spec.config.shaper_types is not None and spec.config.baseline != HUMAN:
+        raise UserError(
+            f"{asked.flag} with --shaper_types compares with {HUMAN}, which has all its functions: leave out --baseline"
+            f" {spec.config.baseline}, or --shaper_types"
+        )
     numbers = _trainer_numbers(spec) if asked.sweep else {}
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)

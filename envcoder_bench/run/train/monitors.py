@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from envcoder_bench.report.words import some
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"
-MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; those that learn end below their first one
+MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; of those that learn it has at most doubled
 
 
 class PhysicsMonitor:
@@ -138,33 +139,30 @@ class NoiseMonitor:
     Args:
         names: the candidate of each group.
         action_dims: number of actions of each group.
+        params: of the trainer's config; its ``sigma_init`` is what noise is compared with.
     """
 
-    def __init__(self, names: Sequence[str], action_dims: Sequence[int]) -> None:
+    def __init__(self, names: Sequence[str], action_dims: Sequence[int], params: Mapping[str, Any]) -> None:
         self._names, self._action_dims = list(names), list(action_dims)
-        self._first: list[float] = []
+        continuous = params.get("network", {}).get("space", {}).get("continuous", {})
+        self._first = float(continuous.get("sigma_init", {}).get("val") or 0.0)  # logarithm
         self._reported: set[str] = set()
 
     def lines(self, entropy: Sequence[float], groups: Sequence[int], iteration: int) -> list[str]:
-        """Return a message if there are new ones among ``groups``; the first call sets what is compared with.
+        """Return a message if there are new ones among ``groups``.
 
         Args:
             entropy: of the Gaussian policy of each group, nats.
         """
-        self._first = self._first or list(entropy)
-        grown = {
-            self._names[g]
-            for g in groups
-            # of the logarithm of the standard deviation, mean over the actions
-            if (entropy[g] - self._first[g]) / self._action_dims[g] > math.log(MOST_GROWTH)
-        }
+        most = math.log(MOST_GROWTH) + self._first + 0.5 + 0.5 * math.log(2 * math.pi)  # of each action, on average
+        grown = {self._names[g] for g in groups if entropy[g] > most * self._action_dims[g]}
         new = [name for name in dict.fromkeys(self._names) if name in grown - self._reported]
         if not new:
             return []
         self._reported.update(new)
         whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
         return [
-            f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times that of the first iterations at"
-            f" iteration {iteration}: the entropy bonus outweighs what the reward teaches; lower"
-            " train.params.config.entropy_coef, or train with more environments per candidate"
+            f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times the initial one at iteration"
+            f" {iteration}: where it only grows nothing is learned; lower train.params.config.entropy_coef if it is"
+            " above 0, or train with more environments per candidate"
         ]

@@ -162,7 +162,7 @@ class Session:
         self._unwritten: Callable[[], None] | None = None  # writes the last curves
         names = [group.name for group in self.groups]
         self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
-        self._noise = NoiseMonitor(names, self.env.action_dims)
+        self._noise = NoiseMonitor(names, self.env.action_dims, cfg.params)
         self._saved_at = time.monotonic()
 
     # training

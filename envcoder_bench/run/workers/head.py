@@ -132,8 +132,11 @@ class Head:
 
     def wait_for_workers(self) -> None:
         """Wait until the workers have started. Raises UserError if their software differs."""
+        most = self._pool.num_starting
         while self._pool.num_starting or not self.workers:
             self._poll()
+        if len(self.workers) < most:
+            log.warning("%s of %s devices have started: the run is planned for these", len(self.workers), most)
 
     def run(
         self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None, shared: Shared | None = None

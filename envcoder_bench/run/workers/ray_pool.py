@@ -81,7 +81,6 @@ class RayPool(Pool):
         self._slots = [_Slot(index) for index in range(count)]
         self._num_created = 0
         self._polled_at = self._ready_at = time.monotonic()
-        self._first_ready_at = math.inf
         self._last_loss = ""
         for slot in self._slots:
             self._start(slot)
@@ -90,10 +89,8 @@ class RayPool(Pool):
     def num_starting(self) -> int:
         starting = sum(not slot.ready for slot in self._slots)
         # the start of the first may take minutes, in which kernels are compiled: it is no measure of the others
-        if not starting or time.monotonic() - self._first_ready_at < STRAGGLER_TIMEOUT:
-            return starting
-        log.warning("%s of %s devices have not started: the run is planned without them", starting, len(self._slots))
-        return 0
+        late = time.monotonic() - self._first_ready_at > STRAGGLER_TIMEOUT and starting < len(self._slots)
+        return 0 if late else starting
 
     def submit(self, worker: int, request: Request) -> None:
         self._find(worker).actor.submit.remote(request)
@@ -174,6 +171,8 @@ class RayPool(Pool):
     def _start(self, slot: _Slot) -> None:
         slot.worker, self._num_created = self._num_created, self._num_created + 1
         slot.ready, slot.silence = False, 0.0
+        if not any(other.ready for other in self._slots):
+            self._first_ready_at = math.inf
         slot.actor = self._create(slot.index)
         slot.reply = slot.actor.poll.remote()
 

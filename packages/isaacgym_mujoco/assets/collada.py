@@ -1,6 +1,8 @@
 """Meshes of Collada files (.dae), which MuJoCo does not read."""
 
+import io
 import logging
+import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,45 +10,40 @@ from typing import Any
 import numpy as np
 
 _log = logging.getLogger("isaacgym_mujoco")
+# what a mesh is of, and its scene; pycollada leaves out a mesh with anything else that is missing or unknown
+_LIBRARIES = {"asset", "library_geometries", "library_nodes", "library_visual_scenes", "scene"}
+_MESH = {"source", "vertices", "triangles", "polylist", "polygons"}
+_TRANSFORMS = {"matrix", "translate", "rotate", "scale", "lookat", "skew"}
+_NODE = {"node", "instance_geometry", "instance_node", *_TRANSFORMS}
 
 
 @cache
 def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return vertices, ``(n, 3)``, m, and triangles, ``(m, 3)``, of a file's meshes where its scene places them.
 
-    The file's axes are kept, as viewers of URDFs do: ``<up_axis>`` has no effect. Convex polygons are divided; strips,
-    fans and skins are not read.
+    The file's axes are kept, as viewers of URDFs do: ``<up_axis>`` has no effect. Polygons are divided as convex ones;
+    strips, fans, lines and skins are not read.
 
     Raises:
         ValueError: the file is not read, no triangle is in its scene, or its vertices are not finite.
     """
-    # slow to import, and most robots have no such mesh
-    from collada import Collada
-    from collada.common import DaeBrokenRefError, DaeError, DaeIncompleteError, DaeUnsupportedError
+    from collada import Collada, DaeError  # slow to import, and most robots have no such mesh
 
-    # what a mesh does not need may be missing, as pictures and materials
-    missing = [DaeBrokenRefError, DaeIncompleteError, DaeUnsupportedError]
     try:
-        file = Collada(str(path), ignore=missing)
-    except (DaeError, AttributeError, LookupError, TypeError, ValueError) as error:  # it checks little of a file's form
+        file = Collada(io.BytesIO(_geometry_of(path)), ignore=[DaeError])
+        for error in file.errors:
+            _log.warning("%s: left out: %s", path, error)
+        points, triangles = _placed(file)
+    except (
+        ET.ParseError,
+        DaeError,
+        AttributeError,
+        LookupError,
+        TypeError,
+    ) as error:  # it checks little of a file's form
         raise ValueError(f"not read as Collada: {error}") from error
-    for error in file.errors:
-        _log.warning("%s: left out: %s", path, error)
-    scenes = [file.scene] if file.scene else file.scenes
-    points, triangles, count = [], [], 0
-    for mesh in (mesh for scene in scenes for mesh in scene.objects("geometry")):
-        mirrored = np.linalg.det(mesh.matrix[:3, :3]) < 0
-        for part in mesh.primitives():
-            corners = _triangles(part)
-            if not len(corners):
-                continue
-            used, index = np.unique(corners, return_inverse=True)
-            index = index.reshape(-1, 3) + count
-            triangles.append(index[:, ::-1] if mirrored else index)
-            points.append(part.vertex[used])
-            count += len(used)
-    if not count:
-        raise ValueError("no triangle is in its scene")
+    if not triangles:
+        raise ValueError(f"no triangle is in its scene{''.join(f'; {error}' for error in file.errors[:1])}")
     unit = file.assetInfo and file.assetInfo.unitmeter  # unknown: m
     vertices = np.concatenate(points).astype(np.float64) * (unit or 1.0)
     if not np.isfinite(vertices).all():
@@ -54,9 +51,42 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return vertices, np.concatenate(triangles)
 
 
-def _triangles(part: Any) -> np.ndarray:
-    """Return the corners of a primitive's triangles, ``(m, 3)``; none of lines."""
-    if hasattr(part, "triangleset"):  # polygons
-        part = part.triangleset()
-    corners = part.vertex_index
-    return corners if corners is not None and corners.shape[1:] == (3,) else np.empty((0, 3), int)
+def _geometry_of(path: Path) -> bytes:
+    """Return a file without what is not of its geometry, such as materials."""
+    root = ET.parse(path).getroot()
+    _keep(root, _LIBRARIES)
+    for mesh in root.iterfind(".//{*}mesh"):
+        _keep(mesh, _MESH)
+        for numbers in mesh.iterfind(".//{*}float_array"):
+            if "nan" in (numbers.text or "").lower():  # pycollada reads 0
+                raise ValueError("its vertices are not finite")
+    for node in root.iterfind(".//{*}node"):
+        _keep(node, _NODE)
+    for instance in root.iterfind(".//{*}instance_geometry"):
+        _keep(instance, set())
+    return ET.tostring(root)
+
+
+def _keep(element: ET.Element, tags: set[str]) -> None:
+    """Remove an element's other children."""
+    element[:] = [child for child in element if child.tag.rpartition("}")[2] in tags]
+
+
+def _placed(file: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return vertices and triangles of each part of a scene's meshes; triangles count the vertices of all."""
+    points, triangles, count = [], [], 0
+    scenes = [file.scene] if file.scene else file.scenes
+    for mesh in (mesh for scene in scenes for mesh in scene.objects("geometry")):
+        mirrored = np.linalg.det(mesh.matrix[:3, :3]) < 0
+        for part in mesh.primitives():
+            corners = (part.triangleset() if hasattr(part, "triangleset") else part).vertex_index
+            if corners is None or not len(corners):
+                continue
+            if corners.min() < 0:
+                raise LookupError(f"a triangle has the vertex {corners.min()}")
+            used, index = np.unique(corners, return_inverse=True)
+            index = index.reshape(-1, 3) + count
+            triangles.append(index[:, ::-1] if mirrored else index)
+            points.append(part.vertex[used])
+            count += len(used)
+    return points, triangles

