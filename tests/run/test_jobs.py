@@ -249,6 +249,19 @@ def test_nodes_with_other_versions_are_refused(others, message):
         Head(pool, CODE).wait_for_workers()
 
 
+def test_run_without_all_of_its_devices_says_so(caplog):
+    looks = [2, 1, 0]  # what it says at each
+
+    class Pool(FakePool):
+        @property
+        def num_starting(self):
+            return looks.pop(0)
+
+    head = Head(Pool(1), CODE)
+    head.wait_for_workers()
+    assert len(head.workers) == 1 and "1 of 2 devices have started: the run is planned for these" in caplog.text
+
+
 def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
     before = code_digest(get_spec("Cartpole"))
     other = dataclasses.replace(get_spec("Ant"), digest="of another task, from outside")

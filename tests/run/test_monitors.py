@@ -56,6 +56,14 @@ def test_growing_noise_is_reported_once_per_candidate():
     assert line.startswith("the exploration noise of a is") and monitor.lines(later, range(4), 40) == []
 
 
+@pytest.mark.parametrize(
+    "params", [{}, {"network": {"space": None}}, {"network": {"space": {"continuous": {"sigma_init": None}}}}]
+)
+def test_noise_is_compared_with_a_deviation_of_1_if_the_config_has_none(params):
+    assert not NoiseMonitor(["a"], [2], params).lines([gaussian(4.9, 4.9)], [0], 1)
+    assert NoiseMonitor(["a"], [2], params).lines([gaussian(5.1, 5.1)], [0], 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("bonus", "says"), [(0.0, False), (1.0, True)])
 def test_run_says_that_noise_only_grows(tmp_path, caplog, bonus, says):

@@ -15,7 +15,7 @@ from envcoder_bench.report.words import some
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"
-MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; of those that learn it has at most doubled
+MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; where policies learned, it at most doubled
 
 
 class PhysicsMonitor:
@@ -144,8 +144,10 @@ class NoiseMonitor:
 
     def __init__(self, names: Sequence[str], action_dims: Sequence[int], params: Mapping[str, Any]) -> None:
         self._names, self._action_dims = list(names), list(action_dims)
-        continuous = params.get("network", {}).get("space", {}).get("continuous", {})
-        self._first = float(continuous.get("sigma_init", {}).get("val") or 0.0)  # logarithm
+        value: Any = params
+        for key in ("network", "space", "continuous", "sigma_init", "val"):
+            value = (value or {}).get(key)  # a trainer may have other keys
+        self._first = float(value or 0.0)  # logarithm of the standard deviation
         self._reported: set[str] = set()
 
     def lines(self, entropy: Sequence[float], groups: Sequence[int], iteration: int) -> list[str]:
@@ -163,6 +165,6 @@ class NoiseMonitor:
         whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
         return [
             f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times the initial one at iteration"
-            f" {iteration}: where it only grows nothing is learned; lower train.params.config.entropy_coef if it is"
+            f" {iteration}, and it should fall as a policy learns: lower train.params.config.entropy_coef if it is"
             " above 0, or train with more environments per candidate"
         ]

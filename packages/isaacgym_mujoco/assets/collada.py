@@ -13,8 +13,7 @@ _log = logging.getLogger("isaacgym_mujoco")
 # what a mesh is of, and its scene; pycollada leaves out a mesh with anything else that is missing or unknown
 _LIBRARIES = {"asset", "library_geometries", "library_nodes", "library_visual_scenes", "scene"}
 _MESH = {"source", "vertices", "triangles", "polylist", "polygons"}
-_TRANSFORMS = {"matrix", "translate", "rotate", "scale", "lookat", "skew"}
-_NODE = {"node", "instance_geometry", "instance_node", *_TRANSFORMS}
+_NODE = {"node", "instance_geometry", "instance_node", "matrix", "translate", "rotate", "scale", "lookat", "skew"}
 
 
 @cache
