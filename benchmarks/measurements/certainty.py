@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bench import records
 from bench.records import Record
-from simulated_runs import CASES, equal_candidates, first_places, power
+from simulated_runs import CASES, beside_failing, equal_candidates, first_places, power
 
 
 def certainty(args: Namespace) -> Iterator[Record]:
@@ -16,4 +16,6 @@ def certainty(args: Namespace) -> Iterator[Record]:
         lambda w=spread, s=seeds: first_places(10, s, args.runs, w) for spread in (0.3, 1.0, 2.0) for seeds in counts
     ]
     every += [lambda n=candidates: power(n, 5, args.runs) for candidates in (1, 10)]
+    for alive, failing in ((1, 1), (1, 2), (2, 2), (4, 12)):
+        every += [lambda a=alive, f=failing, s=seeds: beside_failing(a, f, s, args.runs) for seeds in counts]
     yield from ({"kind": "certainty", **one(), **records.describe("cpu")} for one in every)

@@ -70,7 +70,7 @@ def ranks(records: Sequence[Record], study: Sequence[Record]) -> str:
 def certainty(records: Sequence[Record], study: Sequence[Record]) -> str:
     """Return the worst that simulated runs of equal candidates say, over all their kinds and numbers of seeds."""
     newest = latest(list(records), "certainty", "case", "candidates", "seeds")
-    rows = [r for r in newest if "covered" in r]
+    rows = [r for r in newest if "marked" in r and "covered" in r]
     marked, covered = max(rows, key=lambda r: r["marked"]), min(rows, key=lambda r: r["covered"])
     size = f"{rows[0]['candidates']} equal candidates with {rows[0]['runs']:,} simulations each"
     false = f'{100 * marked["marked"]:.1f} % have any false "!" ({marked["case"]}, {marked["seeds"]} seeds)'

@@ -65,8 +65,9 @@ COLUMNS: dict[str, list[Column]] = {
     "certainty": [
         ("simulated runs of", lambda r: r["case"]),
         ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
-        ('runs with any "!"', lambda r: f"{r['marked']:.1%}" if "covered" in r else ""),
+        ('runs with any "!"', lambda r: f"{r['marked']:.1%}" if "marked" in r and "covered" in r else ""),
         ("intervals with the truth", lambda r: f"{r['covered']:.1%}" if "covered" in r else ""),
+        ("those of paired t-tests", lambda r: f"{r['paired_covered']:.1%}" if "paired_covered" in r else ""),
         ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
         ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
     ],

@@ -120,8 +120,8 @@ class FitnessModel:
     candidates: each has its own variance, averaged with a pooled one, which counts the more the more alike the
     candidates' variances are, see ``_spread``; a difference has the sum of two. Where the fitness has bounds, variances
     are in units of m (1 - m), m being the mean between the bounds: a success rate near a bound varies less. No variance
-    is below that of the mean of as many independent episodes. Differences are paired: what all candidates share with a
-    seed or an episode is left out.
+    is below that of the mean of as many independent episodes. Differences are paired: what candidates share with a seed
+    or an episode is left out, unless the seeds of one of the two hardly differ.
 
     With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
 
@@ -258,48 +258,65 @@ class FitnessModel:
         return (self._fitness - self._mean[:, None]) / np.sqrt(self._scale)[:, None]
 
     @cached_property
+    def _varied(self) -> np.ndarray:
+        """``(candidates,)`` which have seeds that differ, see ``_varies``."""
+        return _varies(_variances(self._deviations), np.maximum(self._count - 1, 0))
+
+    @cached_property
     def _raw(self) -> _Spread | None:
         """The spread of seeds, with what candidates share with a seed; None without two seeds."""
         if not self.has_spread:
             return None
         freedom = np.maximum(self._count - 1, 0)
         total = float(freedom.sum())
-        whole = self._deviations[self._complete]
+        whole = self._deviations[self._complete & self._varied]
         count, seeds = whole.shape
         if count > 1 and seeds > 1:
             # analysis of variance: what is shared has but seeds - 1 degrees of freedom (Satterthwaite, 1946)
             shared = whole.mean(axis=0)
             parts = (shared**2).sum() / (seeds - 1), ((whole - shared) ** 2).sum() / (count * (seeds - 1))
             squares = parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / ((count - 1) * (seeds - 1))
-            total = sum(parts) ** 2 / squares if squares > 0 else total
+            if squares > 0:
+                # of the candidates that vary: ``_spread`` takes their share of the total
+                total *= sum(parts) ** 2 / squares / freedom[self._varied].sum()
         return _spread(self._deviations, freedom, total)
 
     @cached_property
     def _shared(self) -> _Spread | None:
-        """The spread of seeds without what all candidates share with a seed, where two or more have all seeds."""
-        count = int(self._complete.sum())
+        """The spread of seeds without what candidates share with a seed.
+
+        That is the mean of those with all seeds, where two or more vary: one that always fails shares nothing.
+        """
+        varied = self._varied
+        count = int((self._complete & varied).sum())
         if not self.has_spread or count < 2:
             return self._raw
-        rest = self._deviations - self._deviations[self._complete].mean(axis=0)
-        rest = (rest - _known_mean(rest, 1)[:, None]) * math.sqrt(count / (count - 1))
-        freedom = np.maximum(self._count - 1, 0) * (count - 1) / count
+        rest = self._deviations.copy()
+        own = rest[varied] - rest[self._complete & varied].mean(axis=0)
+        rest[varied] = (own - _known_mean(own, 1)[:, None]) * math.sqrt(count / (count - 1))
+        freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
         return _spread(rest, freedom, float(freedom.sum()))
 
     @cached_property
     def _floors(self) -> tuple[np.ndarray, np.ndarray]:
-        """``_floor`` of means, and of differences, which leave out what all share."""
+        """``_floor`` of means, and of differences, which leave out what candidates share."""
         return self._floor(shared=False), self._floor(shared=True)
 
     def _floor(self, shared: bool) -> np.ndarray:
-        """Return ``(candidates,)`` variances of means of independent episodes; ``shared`` leaves out what all share."""
+        """Return ``(candidates,)`` variances of means of independent episodes.
+
+        ``shared`` leaves out what candidates share with an episode.
+        """
         total = self._total_episodes
         if self._episodes is None:
             return self._scale / total if self._bounded else np.zeros(len(self.names))
-        # deviations of episodes from their seed's mean, without what all candidates share
+        # deviations of episodes from their seed's mean, without what candidates share
         rest = self._episodes - _known_mean(self._episodes, 2)[:, :, None]
-        count = int(self._complete.sum())
+        varied = self._varied
+        count = int((self._complete & varied).sum())
         if shared and count > 1:
-            rest = (rest - _known_mean(rest[self._complete], 0)) * math.sqrt(count / (count - 1))
+            common = _known_mean(rest[self._complete & varied], 0)
+            rest[varied] = (rest[varied] - common) * math.sqrt(count / (count - 1))
         # variance of one episode, with the two more of ``_inner``
         squares = np.nansum(rest**2, axis=(1, 2))
         variance = squares / np.maximum(total - self._count, 1)
@@ -325,13 +342,17 @@ class FitnessModel:
 
     def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
-        spread = self._shared
-        assert spread is not None
-        middle = (self._inner[a] + self._inner[b]) / 2  # the scale if both are equal
-        scale = middle * (1 - middle) if self._bounded else 1.0
-        variance = (spread.variances[a] + spread.variances[b]) * scale / np.maximum(seeds, 1)
-        floor = self._floors[1]
-        return np.maximum(variance, floor[a] + floor[b]), np.minimum(spread.degrees[a], spread.degrees[b])
+        middle = (self._inner[a] + self._inner[b]) / 2
+        scale = middle * (1 - middle) if self._bounded else np.ones(len(b))  # of both, if they are equal
+        of_both = []
+        for spread, floor in zip((self._shared, self._raw), reversed(self._floors)):
+            assert spread is not None
+            first, second = spread.variances[a], spread.variances[b]
+            variance = np.maximum((first + second) * scale, first * self._scale[a] + second * self._scale[b])
+            variance = np.maximum(variance / np.maximum(seeds, 1), floor[a] + floor[b])
+            of_both.append((variance, np.minimum(spread.degrees[a], spread.degrees[b])))
+        variance, degrees = np.where(self._varied[a] & self._varied[b], *np.array(of_both))
+        return variance, degrees
 
     def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of differences of two means without common seeds."""
@@ -344,6 +365,27 @@ class FitnessModel:
 def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:
     """Return means along an axis without NaN; 0 where all are NaN."""
     return np.nansum(values, axis=axis) / np.maximum(np.isfinite(values).sum(axis=axis), 1)
+
+
+def _variances(deviations: np.ndarray) -> np.ndarray:
+    """Return the variance of each candidate, of deviations ``(candidates, seeds)``, NaN where it lacks the seed."""
+    return np.nansum(deviations**2, axis=1) / np.maximum(np.isfinite(deviations).sum(axis=1) - 1, 1)
+
+
+def _varies(variances: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """Return which candidates have seeds that differ: not, say, one that always fails. One of a single seed counts.
+
+    Args:
+        variances: ``(candidates,)`` of their seeds.
+        freedom: ``(candidates,)`` degrees of freedom of each variance, 0 for a single seed.
+    """
+    has_two = freedom > 0
+    if not has_two.any():
+        return np.ones(len(variances), dtype=bool)
+    # a mean in which variances count by their size; by chance alone it would be 1 + 2 / freedom times the plain one
+    mean = (freedom * variances**2).sum() / max((freedom * variances).sum(), 1e-300)
+    large = mean / (1 + 2 / freedom[has_two].mean())
+    return (variances >= LEAST_SPREAD * large) | ~has_two
 
 
 def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Spread:
@@ -365,10 +407,8 @@ def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Sprea
     from scipy.special import fdtrc  # slow to import, and --check does not need it
 
     seeds = np.isfinite(deviations).sum(axis=1)
-    own = np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1)
-    # a mean in which variances count by their size; by chance alone it would be 1 + 2 / freedom times the plain one
-    large = (freedom * own**2).sum() / max((freedom * own).sum(), 1e-300) / (1 + 2 / freedom[seeds > 1].mean())
-    varied = (own >= LEAST_SPREAD * large) | (seeds < 2)
+    own = _variances(deviations)
+    varied = _varies(own, freedom)
     share = freedom[varied].sum() / freedom.sum()
     pools = [_pool(own[varied], freedom[varied], share * total), _pool(own, freedom, total)]
     pooled, prior, limit = np.where(varied, *np.array(pools)[:, :, None])

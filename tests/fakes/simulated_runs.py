@@ -12,7 +12,7 @@ import numpy as np
 
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
-from envcoder_bench.report.statistics import UNBOUNDED, success_interval
+from envcoder_bench.report.statistics import UNBOUNDED, FitnessModel, success_interval
 from envcoder_bench.tasks.base import HUMAN
 
 EPISODES = 64
@@ -143,4 +143,32 @@ def power(candidates: int, seeds: int, runs: int) -> Facts:
     return {
         "case": "one deviation of seeds above human", "candidates": candidates, "seeds": seeds, "runs": runs,
         "marked": marked / runs, "paired": paired / runs,
+    }  # fmt: skip
+
+
+def beside_failing(alive: int, failing: int, seeds: int, runs: int) -> Facts:
+    """Return how often intervals of differences to the first candidate have the truth, and those of paired t-tests.
+
+    ``alive`` candidates succeed with a rate of 0.3, with which seeds differ; ``failing`` ones never do.
+    """
+    from scipy import stats
+
+    rng = np.random.default_rng(seed_of("failing", alive, failing, seeds))
+    covered, paired = [], []
+    for _ in range(runs):
+        draws = [success(0.3, 0.1)(rng, alive, seeds), np.zeros((failing, seeds, EPISODES))]
+        means = np.concatenate(draws).mean(axis=2)
+        names = [f"c{k}" for k in range(alive + failing)]
+        fitness = {name: dict(enumerate(own.tolist())) for name, own in zip(names, means)}
+        found = FitnessModel(fitness, None, RATE, EPISODES).differences(names[0], names[1:])
+        for k, difference in enumerate(found, 1):
+            truth = 0.0 if k < alive else 0.3
+            covered.append(difference.low <= truth <= difference.high)
+            gaps = means[0] - means[k]
+            half = stats.t.ppf(0.975, seeds - 1) * gaps.std(ddof=1) / math.sqrt(seeds)
+            paired.append(abs(gaps.mean() - truth) <= half)
+    return {
+        "case": f"differences of rate 0.3 to {alive - 1} equal, {failing} failing",
+        "candidates": alive + failing, "seeds": seeds, "runs": runs,
+        "covered": float(np.mean(covered)), "paired_covered": float(np.mean(paired)),
     }  # fmt: skip

@@ -6,7 +6,7 @@ The limits are those of the definitions, with four standard errors of so many si
 import math
 
 import pytest
-from simulated_runs import CASES, equal_candidates, first_places, power
+from simulated_runs import CASES, beside_failing, equal_candidates, first_places, power
 
 RUNS = 60
 pytestmark = pytest.mark.slow
@@ -43,3 +43,10 @@ def test_power_is_that_of_paired_t_tests_or_more():
     assert found["marked"] > found["paired"] - 0.1 > 0.2
     alone = power(1, 5, 100)
     assert alone["marked"] == pytest.approx(alone["paired"], abs=1e-9), "two candidates: it is the paired t-test"
+
+
+@pytest.mark.parametrize(("alive", "failing"), [(1, 2), (2, 2), (4, 12)])
+def test_candidates_that_always_fail_do_not_make_the_others_surer(alive, failing):
+    """They did when what candidates share with a seed was taken from all: 84 to 91 % of the intervals had the truth."""
+    found = beside_failing(alive, failing, 5, 200)
+    assert found["covered"] > found["paired_covered"] - 0.03

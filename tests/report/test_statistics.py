@@ -154,6 +154,24 @@ def test_what_seeds_share_does_not_widen_differences():
     assert found.high - found.low < 0.5 and found.p < 1e-4
     assert model.interval("c0")[2] - model.interval("c0")[1] > 10
     assert model.chances["c3"] > 0.95
+    # candidates that always fail share nothing, and do not hide what the others share
+    failing = FitnessModel(by_seed(**rows, **{f"dead{k}": [-50.0] * 5 for k in range(12)}))
+    between = failing.difference("c3", "c0")
+    assert between.high - between.low < 0.5
+    to_failing = failing.difference("c3", "dead0")
+    assert to_failing.high - to_failing.low > 10
+
+
+@pytest.mark.parametrize("failing", [1, 2, 5])
+def test_a_difference_to_a_candidate_that_always_fails_is_no_surer_than_a_paired_t_test(failing):
+    """All of its variance is that of the one whose seeds differ."""
+    rng = np.random.default_rng(failing)
+    for bounds in ((0.0, 1.0), UNBOUNDED):
+        alive = rng.uniform(0.1, 0.7, 5)
+        rows = by_seed(alive=alive, **{f"dead{k}": [0.0] * 5 for k in range(failing)})
+        found = FitnessModel(rows, None, bounds, episodes=64).difference("alive", "dead0")
+        low, high = stats.ttest_1samp(alive, 0.0).confidence_interval()
+        assert 0.99 < (found.high - found.low) / (min(high, bounds[1]) - low) < 1.2
 
 
 def test_differences_without_common_seeds_are_not_paired():

@@ -52,7 +52,7 @@ def test_best_candidates_have_source_and_differences():
         (
             {1: 0.75, 2: 1.0},
             None,
-            "0.875 ± 1 over 2 seeds (+0.375 ± 1.3 against human, +0.775 ± 1.3 against unshaped)",
+            "0.875 ± 1.4 over 2 seeds (+0.375 ± 1.6 against human, +0.775 ± 1.8 against unshaped)",
         ),
         ({7: 0.9}, None, "0.9 over 1 seed"),
     ],
