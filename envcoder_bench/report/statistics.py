@@ -8,7 +8,7 @@ docs/reading_a_run.md.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,8 @@ BySeed = Mapping[int, float]
 LEVEL = 0.05  # of tests and intervals
 SURE = 0.95  # the contenders hold the best candidate with this probability
 LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
-LEAST_SPREAD = 0.1  # variance, as a share of the large ones, of candidates that count for the spread of others
+LEAST_SPREAD = 0.1  # variance, as a share of the large ones, of candidates that count for others
+ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
 SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
 MOST_COMPARED = 200  # best candidates among which the probability of being the best is divided
 ROUGHENING = 2  # steps from a normal distribution of the candidates' fitness towards the observed one
@@ -104,7 +105,7 @@ class _Spread:
     Attributes:
         variances, degrees: ``(candidates,)`` moderated variances, and their degrees of freedom.
         pooled: ``(candidates,)`` variances with which each is pooled.
-        total: degrees of freedom of the variance of all together.
+        total: degrees of freedom of the variance of those that vary, together.
     """
 
     variances: np.ndarray
@@ -228,13 +229,20 @@ class FitnessModel:
         """
         best = np.flatnonzero(self._complete)
         best = best[np.argsort(-self._mean[best], kind="stable")][:MOST_COMPARED]
-        if len(best) < 2 or self._shared is None or not self.has_spread:
+        if len(best) < 2 or self._shared is None or self._raw is None:
             return {}
-        spread = self._shared
-        variance = np.maximum(spread.variances * self._scale / self._count, self._floors[1])[best]
-        if not (variance > 0).all():
+        raw, own = (
+            np.maximum(spread.variances * self._scale / self._count, floor)[best]
+            for spread, floor in zip((self._raw, self._shared), self._floors)
+        )
+        varied = self._varied[best]
+        if varied.mean() < 0.5:
+            own = raw
+        elif not varied.all():  # what the others share with a seed sets them apart from these
+            own[~varied] += np.maximum(raw - own, 0)[varied].mean()
+        if not (own > 0).all():
             return {}
-        shares = _shares_of_best(self._mean[best], variance, spread.total)
+        shares = _shares_of_best(self._mean[best], own, self._shared.total)
         return {self.names[k]: float(share) for k, share in zip(best, shares)}
 
     def contenders(self) -> list[str]:
@@ -295,7 +303,10 @@ class FitnessModel:
         own = rest[varied] - rest[self._complete & varied].mean(axis=0)
         rest[varied] = (own - _known_mean(own, 1)[:, None]) * math.sqrt(count / (count - 1))
         freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
-        return _spread(rest, freedom, float(freedom.sum()))
+        spread = _spread(rest, freedom, float(freedom.sum()))
+        assert self._raw is not None
+        # of equal candidates nothing but rounding is left
+        return replace(spread, variances=np.maximum(spread.variances, ROUNDING * self._raw.variances))
 
     @cached_property
     def _floors(self) -> tuple[np.ndarray, np.ndarray]:
@@ -380,12 +391,12 @@ def _varies(variances: np.ndarray, freedom: np.ndarray) -> np.ndarray:
         freedom: ``(candidates,)`` degrees of freedom of each variance, 0 for a single seed.
     """
     has_two = freedom > 0
-    if not has_two.any():
+    if not (has_two & (variances > 0)).any():
         return np.ones(len(variances), dtype=bool)
     # a mean in which variances count by their size; by chance alone it would be 1 + 2 / freedom times the plain one
-    mean = (freedom * variances**2).sum() / max((freedom * variances).sum(), 1e-300)
-    large = mean / (1 + 2 / freedom[has_two].mean())
-    return (variances >= LEAST_SPREAD * large) | ~has_two
+    relative = variances / variances.max()
+    large = (freedom * relative**2).sum() / (freedom * relative).sum() / (1 + 2 / freedom[has_two].mean())
+    return (relative >= LEAST_SPREAD * large) | ~has_two
 
 
 def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Spread:
@@ -415,7 +426,7 @@ def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Sprea
     above = fdtrc(np.maximum(freedom, 0.5), limit, own / np.maximum(pooled, 1e-300))
     prior = prior * np.minimum(2 * above, 1.0)
     degrees = np.minimum(np.minimum(prior + freedom, limit), SEEDS_WORTH * np.maximum(seeds - 1, 1))
-    return _Spread((prior * pooled + freedom * own) / (prior + freedom), np.maximum(degrees, 1.0), pooled, pools[1][2])
+    return _Spread((prior * pooled + freedom * own) / (prior + freedom), np.maximum(degrees, 1.0), pooled, pools[0][2])
 
 
 def _pool(own: np.ndarray, freedom: np.ndarray, total: float) -> tuple[float, float, float]:
@@ -427,7 +438,7 @@ def _pool(own: np.ndarray, freedom: np.ndarray, total: float) -> tuple[float, fl
     prior = total
     has_two = freedom > 0
     if has_two.sum() > 1 and pooled > 0:
-        squared = float(np.var(own[has_two], ddof=1)) / pooled**2  # squared coefficient of variation
+        squared = float(np.var(own[has_two] / pooled, ddof=1))  # squared coefficient of variation
         each = float(freedom[has_two].mean())
         if squared * each > 2:  # else the variances differ no more than by chance
             prior = min(total, max(LEAST_PRIOR, (4 * squared * each + 2 * each - 4) / (squared * each - 2)))

@@ -153,6 +153,15 @@ def test_share_of_a_term_counts_its_weight():
     rows = [Result(name, 0, fitness=0.5) for name in ("m", *made)]
     (study,) = studies(made, rows, points=course("m", 0, [0.1, 0.5]))
     assert [one.share for one in study.effects] == pytest.approx([1.5 / 6.0, 4.5 / 6.0])
+    assert "only repeat" not in render_studies([study], 100)
+
+
+def test_a_term_that_is_always_0_is_named():
+    """Its variants differ from the candidate by chance alone."""
+    made = {f"m.{term}": Variant("m", TERMS, term, 0.0, weight) for term, weight in (("speed", 1.0), ("cost", 0.0))}
+    rows = [Result(name, 0, fitness=0.5) for name in ("m", *made)]
+    text = render_studies(studies(made, rows, points=course("m", 0, [0.1, 0.5])), 100)
+    assert "\ncost: 0 in the last evaluation; if it always is, its variants only repeat m\n" in text
 
 
 def test_table_of_an_example():

@@ -162,6 +162,24 @@ def test_what_seeds_share_does_not_widen_differences():
     assert to_failing.high - to_failing.low > 10
 
 
+def test_a_steady_candidate_may_be_the_best_beside_others_that_share_their_seeds():
+    """Which of them is best depends on the seeds' luck, which the steady one does not share."""
+    shared = np.array([0.0, 60.0, 5.0, 50.0, 10.0])
+    rows = {f"c{k}": shared + own for k, own in enumerate(np.random.default_rng(0).normal(0.0, 1.0, (3, 5)))}
+    model = FitnessModel(by_seed(steady=[20.0] * 5, **rows))
+    assert model.difference("c0", "steady").p > 0.5 and model.chances["steady"] > 0.1
+    assert "steady" in model.contenders()
+
+
+def test_equal_candidates_are_equal_beside_one_that_fails():
+    """As where a term that is always 0 is weighted anew; the rest of their difference is rounding."""
+    for same in ([0.1, 0.5, 0.4], [0.1, 0.7, 0.4]):
+        model = FitnessModel(by_seed(a=same, b=same, c=same, dead=[0.0] * 3))
+        found = model.difference("a", "b")
+        assert (found.mean, found.p) == (0.0, 1.0) and found.high - found.low < 1e-5
+        assert set(model.contenders()) >= set("abc")
+
+
 @pytest.mark.parametrize("failing", [1, 2, 5])
 def test_a_difference_to_a_candidate_that_always_fails_is_no_surer_than_a_paired_t_test(failing):
     """All of its variance is that of the one whose seeds differ."""
