@@ -154,10 +154,10 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
         )
     if any(not math.isnan(effect.share) for effect in study.effects):
         lines.append("share: of the reward at the end of training, by the sizes of the terms' means")
-    always = dict.fromkeys(effect.term for effect in study.effects if effect.share == 0)
-    if always:
+    zero = dict.fromkeys(effect.term for effect in study.effects if effect.share == 0)
+    if zero:
         repeats = f"if it always is, its variants only repeat {study.original}"
-        lines.append(f"{some(list(always))}: 0 in the last evaluation; {repeats}")
+        lines.append(f"{some(list(zero))}: 0 in the last evaluation; {repeats}")
     if study.unseen:
         lines.append(
             f"{some(list(study.unseen))}: 0 in all states in which the form of the reward was found; taken to be added"
