@@ -141,14 +141,15 @@ def about(name: str) -> tuple[str, str]:
 def task_page(name: str) -> str:
     """Return the page of one task."""
     spec, cfg = get_spec(name), compose_config(name).task
+    contract = task_contract(spec, cfg)
     introduction, details = about(name)
-    goals = ", ".join(f"`{key}`" for key in spec.task_class.goal_keys) or "none"
+    goals = ", ".join(f"`{key}`" for key in contract.goal_keys) or "none"
     dt, substeps = control_timing(cfg)
     physics = f"a control step is {substeps} physics step{'s' * (substeps != 1)} of {1e3 * dt / substeps:.3g} ms"
     sources = " ".join(docstring(spec.folder / "human.py").split("\n\n")[1].split())
     facts = (
-        f"Fitness: {spec.task_class.fitness_meaning}.",
-        f"Timing: {timing(task_contract(spec, cfg))}; {physics}.",
+        f"Fitness: {contract.fitness_meaning}.",
+        f"Timing: {timing(contract)}; {physics}.",
         f"Goal: {goals}.",
         f"Files: `envcoder_bench/tasks/{spec.folder.name}/`, `cfg/task/{name}.yaml`, `cfg/train/{name}PPO.yaml`.",
     )
@@ -163,7 +164,7 @@ def task_page(name: str) -> str:
             wrapped(f"`human`: {sources}"),
             details,
             "## State",
-            spec.state_table(),
+            contract.state_table(),
             "## Candidates",
             f"In `user_functions/{name}/`:",
             candidates_table(name) + "\n",

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,22 +69,6 @@ class TaskSpec:
             hint = near_matches(baseline, names)
             raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(names)}")
         return self.folder / f"{baseline}.py"
-
-    def state_table(self, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
-        """Return the keys of ``state_dict`` as a Markdown table; n is the number of environments of a group.
-
-        Args:
-            values: values of constants by key, as text; None to omit them.
-            without: keys to leave out.
-        """
-        rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
-        for key, field in self.task_class.fields.items():
-            if key in without:
-                continue
-            shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
-            value = f": {values[key]}" if values and key in values else ""
-            rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
-        return "\n".join(rows)
 
 
 def task_files(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@ import pytest
 
 from envcoder_bench.run.config import compose_config, train_defaults
 from envcoder_bench.tasks import registry
+from envcoder_bench.tasks.contract import task_contract
 
 TASKS = [
     "AllegroHand",
@@ -45,7 +46,7 @@ def test_unknown_baseline_is_refused():
 
 
 def test_state_table_marks_constants_and_per_environment_keys():
-    table = registry.get_spec("Cartpole").state_table().splitlines()
+    table = task_contract(registry.get_spec("Cartpole"), compose_config("Cartpole").task).state_table().splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table
 
