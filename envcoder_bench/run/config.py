@@ -18,8 +18,8 @@ from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, 
 from envcoder_bench.core.yaml_files import read_leaves, read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec
-from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.sim_task import covers
+from envcoder_bench.tasks.spec import Can, TaskSpec
 
 BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
 # keys that the trainer reads and that are not in the files of cfg/train
@@ -83,8 +83,7 @@ def train_defaults(spec: TaskSpec) -> Tree:
     tree: dict[str, Any] = dict(read_yaml(spec.train))
     base = merged(_parents(spec.train, tree.pop("defaults", None) or ["PPO"], "train"), task_name)
     keys = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
-    foreign = not issubclass(spec.task_class, SimTask)
-    if foreign:  # rl_games' own file: what has no effect here is left out
+    if Can.CHECKED_CONFIG not in spec.can:  # rl_games' own file: what has no effect here is left out
         return merged(base, _only(tree, {*keys} - {_MIXED}))
     for key in dotted_keys(tree):
         if key not in keys:
@@ -168,7 +167,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     # keys of the files, and those that a task or the trainer reads without having them in a file
     keys = dict.fromkeys(shipped)
     keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
-    used = used_keys(spec.task_class)
+    used = spec.config_keys
     word = ""  # that is read
     try:
         # one by one, so that a message names the one

@@ -74,7 +74,7 @@ class Search:
         self._proposer, self._writer, self._facts, self._view = proposer, writer, facts, view
         self._archive = folder.read_archive()
         if not self._archive.baselines:
-            sources = baseline_sources(spec.task)
+            sources = baseline_sources(spec.task, spec.config.task)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
         self._archive.reference = self._cfg.baseline
         self._archive.bounds = fitness_bounds(spec.task, self._cfg)

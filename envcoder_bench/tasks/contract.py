@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks.base import Field, Task
-from envcoder_bench.tasks.registry import make_task
 from envcoder_bench.tasks.spec import TaskSpec
 
 Names = tuple[str, ...]
@@ -200,10 +199,10 @@ def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
         cfg: its YAML, with the user's overrides.
 
     Raises:
-        ValueError: as ``make_task``.
+        ValueError: as ``TaskSpec.make``.
     """
     # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
-    return TaskContract.of(make_task(spec, cfg, 2, "mujoco_cpu", "cpu"))
+    return TaskContract.of(spec.make(cfg, 2, "mujoco_cpu", "cpu"))
 
 
 def shown(value: Any) -> str:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import Template
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.table import wrap
@@ -30,9 +31,8 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     cfg = compose_config(name, overrides)
-    spec = RunSpec.found(cfg)
+    spec = RunSpec.of(cfg)
     fitness = _fitness(spec)  # first: building a task takes a while
-    spec = spec.built()
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
@@ -40,7 +40,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         wrap(f"fitness: {fitness}", width, then="  "),
         wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(spec.task, facts, width),
+        *_functions(spec, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(facts, width, {key: shown(value) for key, value in facts.values.items()}),
         *(wrap(line, width, then="    ") for line in _dicts(facts)),
@@ -60,12 +60,12 @@ def _fitness(spec: RunSpec) -> str:
     file = spec.config.fitness
     if file is not None:
         return f"{fitness_meaning(replace(spec, fitness=read_fitness(spec.task, spec.config)))} ({file})"
-    meaning = spec.task.task_class.fitness_meaning
+    meaning = spec.task.fitness_meaning
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
-    purposes = {baseline: function_docs(spec, baseline) for baseline in BASELINE_FILES}
+def _functions(spec: RunSpec, facts: TaskContract, width: int) -> list[str]:
+    purposes = {baseline: function_docs(spec.task, baseline, spec.config.task) for baseline in BASELINE_FILES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [wrap(f"  {function}: {_returns(KINDS[function], facts)}", width, then="    ")]
@@ -92,12 +92,12 @@ def _returns(kind: Kind, facts: TaskContract) -> str:
     return Template(kind.returns).substitute(joints=joints, keys=", ".join(keys))
 
 
-def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
+def function_docs(task: TaskSpec, baseline: str, config: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
     Raises UserError if it cannot be loaded.
     """
-    path = task.baseline_path(baseline)
+    path = task.baseline_path(baseline, config)
     try:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:

@@ -22,7 +22,7 @@ from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.isolation import measure_isolation
 
 ISAAC = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="ISAACGYMENVS_PATH is not set")
@@ -37,7 +37,7 @@ SETTINGS = (
 
 def prepared(task, *overrides):
     cfg = compose_config(task, [*SETTINGS, *overrides])
-    made, faults = prepare(RunSpec.of(cfg, baseline_sources(get_spec(cfg.task.name))))
+    made, faults = prepare(RunSpec.of(cfg, baseline_sources(find_spec(cfg.task.name))))
     assert not faults
     return cfg, made
 
@@ -93,7 +93,7 @@ def test_human_baseline_matches_the_step_of_vec_task(task):
 )
 def test_unsupported_task_is_refused_with_the_reason(task, told):
     with pytest.raises(ValueError, match=told) as error:
-        get_spec(f"isaacgymenvs:{task}")
+        find_spec(f"isaacgymenvs:{task}")
     assert "\n" not in str(error.value)
 
 
@@ -109,9 +109,9 @@ def test_config_that_extends_another_gives_the_class_of_the_other():
 def test_shipped_fitness_functions_run_on_their_tasks(name):
     if name in ("LeggedRobot", "AnymalTerrain"):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
-    spec = get_spec(f"isaacgymenvs:{name}")
-    assert spec.task_class.fitness_meaning
-    task = make_task(spec, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
+    spec = find_spec(f"isaacgymenvs:{name}")
+    assert spec.fitness_meaning
+    task = spec.make(read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
     value = task.fitness(task.state)
     assert tuple(value.shape) == (2,) and bool(torch.isfinite(value).all())
     assert "compute_reward" in Path(spec.folder / "unshaped.py").read_text()

@@ -114,7 +114,8 @@ def open_run(path: str | Path) -> OpenedRun:
         raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
     for note in folder.notes:
         log.warning("%s: %s", folder.path, note)
-    return OpenedRun(folder, folder.built(spec), rows)
+    folder.try_code(spec)
+    return OpenedRun(folder, spec, rows)
 
 
 def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tuple[int, Path]:

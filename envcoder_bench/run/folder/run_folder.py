@@ -52,7 +52,7 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
-from envcoder_bench.tasks.isaacgym_tasks import FILE
+from envcoder_bench.tasks.registry import file_of
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
@@ -235,12 +235,12 @@ class RunFolder:
         return cfg, sources
 
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
-        """Return the run with its task, which is not built yet, from the results of ``read``.
+        """Return the run with its task, from the results of ``read``.
 
         Raises UserError if the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
         """
         try:
-            spec = RunSpec.found(cfg, sources, self.read_fitness(cfg))
+            spec = RunSpec.of(cfg, sources, self.read_fitness(cfg))
         except ValueError as error:
             raise missing_task(self.config, "task_source", cfg.task_source, error) from error
         if spec.task.name != cfg.task.name:
@@ -249,10 +249,10 @@ class RunFolder:
             )
         return spec
 
-    def built(self, spec: RunSpec) -> RunSpec:
-        """Return the run with its task built. Raises UserError if the task's code or files fail."""
+    def try_code(self, spec: RunSpec) -> None:
+        """Run the task's code once. Raises UserError if the code or its files fail."""
         try:
-            return spec.built()
+            spec.try_code()
         except ValueError as error:
             raise UserError(f"{self.config}: {error}; {_RESTORE}") from error
 
@@ -393,8 +393,7 @@ def missing_task(config: Path, key: str, address: str | None, error: Exception) 
 
     The address None is a task of an installed package.
     """
-    file = FILE.fullmatch(address or "")
-    path = file["file"] if file else address or ""
+    path = file_of(address or "")
     if os.sep in path and os.path.exists(path):
         remedy = _RESTORE
     elif os.sep in path:

@@ -109,7 +109,7 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
-    The task is built when what is asked for has been checked.
+    The task's code is run when what is asked for has been checked.
 
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
@@ -126,8 +126,9 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
     with user_input():
-        spec = spec.built()
-    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
+        spec.try_code()
+    baselines = baseline_sources(spec.task, spec.config.task)
+    originals = candidates or [source for source in baselines if source.name == HUMAN]
     # names of files, which some file systems do not tell apart by capital letters
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     variants: list[CandidateSource] = []
@@ -167,7 +168,9 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool) -> dict[str, _Original]:
     """Check candidates and find how their terms make up their rewards, if it matters; leave out those with a fault."""
     spec = in_small_simulation(spec)
-    spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
+    spec = replace(
+        spec, sources=(*baseline_sources(spec.task, spec.config.task), *(one for one in originals if one.name != HUMAN))
+    )
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
@@ -250,7 +253,7 @@ def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[C
     """
     source, names = original.source, [*original.functions]
     if source.name == HUMAN and spec.config.baseline == HUMAN:
-        other = next(one for one in baseline_sources(spec.task) if one.name == UNSHAPED)
+        other = next(one for one in baseline_sources(spec.task, spec.config.task) if one.name == UNSHAPED)
         theirs, types = _functions(spec, other), spec.config.shaper_types
         names = [name for name in names if types is None or ALIASES.get(name, name) in types]
         names = [name for name in names if name in theirs and not _same(source.source, other.source, name)]

@@ -196,7 +196,9 @@ def system_prompt(
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = inlined(spec.baseline_path(baseline).read_text(encoding="utf-8")).strip()
+        baseline_values["baseline_source"] = inlined(
+            spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")
+        ).strip()
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise
@@ -216,7 +218,7 @@ def system_prompt(
         training=training(cfg, facts),
         state=facts.state_table(numbers, () if show_baseline else constants),
         quaternions=facts.quaternions,
-        terms=f"\n{terms}" if facts.notes else "",
+        terms=f"\n{terms}" if spec.complete is not None else "",
         robot=facts.notes or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",

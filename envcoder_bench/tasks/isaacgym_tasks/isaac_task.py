@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,10 +17,13 @@ from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS, Driver, Resets, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.fitness import Fitness
+from envcoder_bench.tasks.isaacgym_tasks.probe import Facts
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, make_isaac
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror
+from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 
 if TYPE_CHECKING:
     from isaacgym_mujoco.physics.live_tensors import PoseSource
@@ -33,33 +36,40 @@ _told: set[str] = set()  # addresses of tasks whose unequal beginnings were logg
 
 
 class IsaacTask(Task):
-    """A task of Isaac Gym code. ``spec.py`` makes a subclass for each.
+    """A task of Isaac Gym code.
+
+    Args:
+        source: the task's class and config.
+        fitness: None for a fitness of 0.
+        facts: its properties with this config.
+        cfg: its config.
 
     Attributes:
-        source: the task's class and config.
         keys: keys of the state that are tensors of the task, and their slots.
         rows: all tensors of the task that have rows for each environment.
         histories: its lists and deques of such tensors.
-        score: the fitness of one step, called with the keys of the state that its parameters name.
-        once: whether an episode's fitness is 1 if ``score`` was ever above 0.
-        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
     """
 
-    source: ClassVar[Source]
-    keys: ClassVar[dict[str, Slot]]
-    rows: ClassVar[dict[Slot, Row]]
-    histories: ClassVar[tuple[str, ...]] = ()
-    constant_names: ClassVar[tuple[str, ...]]
-    score: ClassVar[Callable[..., Tensor] | None] = None
-    once: ClassVar[bool] = False
     regroups = False
-    fields: dict[str, Field]
-    config_keys: tuple[str, ...] = ()
-    ignored_keys: tuple[str, ...] = ()
-    only: Mapping[str, tuple[Any, str]] = {}
 
-    def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        self.cfg = plain(cfg)
+    def __init__(
+        self,
+        source: Source,
+        fitness: Fitness | None,
+        facts: Facts,
+        cfg: Mapping[str, Any],
+        num_envs: int,
+        device: str,
+    ) -> None:
+        self.source, self.name, self.cfg = source, source.name, plain(cfg)
+        self.keys, self.rows, self.histories = facts.keys, facts.rows, facts.histories
+        self.goal_keys = facts.goal_keys
+        # fitness
+        once = fitness is not None and fitness.once
+        self.fitness_meaning = "" if fitness is None else fitness.meaning
+        self.fitness_reduction = "sum" if fitness is not None and (once or fitness.summed) else "mean"
+        solved = {SOLVED: Field((), "-", "1 where the episode has been solved before this step")} if once else {}
+        self.fields = {**facts.fields, **solved, "max_episode_length": MAX_EPISODE_LENGTH}
         with user_input():  # the config may have been overridden
             self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
@@ -93,10 +103,10 @@ class IsaacTask(Task):
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         constants = tensors.constants_of(self.isaac, 0)
-        self.constants = {key: constants[key] for key in self.constant_names if key in constants}
+        self.constants = {key: constants[key] for key in facts.constant_names if key in constants}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         # fitness, and what a checkpoint holds
-        self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
+        self._scoring = Scoring(None if fitness is None else fitness.function, once, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
         self._live = {"state": self.state, "default": self.default_state}
         self._first = self.get_state()

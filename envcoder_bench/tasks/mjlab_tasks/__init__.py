@@ -9,10 +9,26 @@ do not depend on other groups. ``patches.py`` applies what candidates write in m
 This file imports neither torch nor mjlab: the command line asks it which ``--task`` is an address.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envcoder_bench.tasks.source import TaskSource
+
+if TYPE_CHECKING:
+    from envcoder_bench.tasks.spec import TaskSpec
+
 PREFIX = "mjlab:"
 SECTIONS = ("rewards", "observations", "terminations", "commands", "events", "curriculum")  # that candidates patch
 
 
-def is_mjlab_address(task: str) -> bool:
-    """Return whether a ``--task`` is ``mjlab:NAME`` or ``mjlab:PACKAGE:NAME``."""
-    return task.startswith(PREFIX)
+class MjlabTasks(TaskSource):
+    """Tasks of mjlab: ``mjlab:NAME`` and ``mjlab:PACKAGE:NAME``."""
+
+    prefixes = (PREFIX,)
+    titled_by_address = True
+
+    def find(self, address: str) -> TaskSpec:
+        from envcoder_bench.tasks.mjlab_tasks.spec import mjlab_spec
+
+        return mjlab_spec(address)

@@ -10,16 +10,26 @@ None removes a term, a config or a function replaces or adds one, and a dict set
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS
-from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+from envcoder_bench.tasks.mjlab_tasks.facts import Facts
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
 from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 
+if TYPE_CHECKING:
+    from envcoder_bench.tasks.mjlab_tasks.task import MjlabTask
+
+TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
+SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
 Patches = Mapping[str, Mapping[str, Any]]
 
 
@@ -239,3 +249,65 @@ def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Ca
     return "\n\n".join(
         text.format(columns=columns, **numbers) for text in texts if numbers["critic"] or "critic" not in text
     )
+
+
+class Dicts:
+    """The dicts of candidates of one task: what they stand for, and whether they fit.
+
+    Args:
+        facts: the task.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @functools.cached_property
+    def _trial(self) -> MjlabTask:
+        from envcoder_bench.tasks.mjlab_tasks.task import MjlabTask
+
+        return MjlabTask(self._facts, {}, TRIAL_ENVS, "cpu")
+
+    def complete(self, module: Mapping[str, Any], source: str) -> tuple[str, Patches]:
+        """Return the functions that the dicts of a candidate, with its text, stand for, and the dicts, by section.
+
+        Raises:
+            PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
+        """
+        patches = in_module(module, source)
+        if not patches:
+            return "", {}
+        base = self._facts.source.env_cfg()
+        configs = patched(base, [patches], self._facts.obs_sets["actor"][0])
+        names, widths = list(configs[0].rewards), dict(self._facts.own_widths)
+        if not only_weights(patches) or changes_terms(base.curriculum):
+            names, widths = self.tried(patches)
+        for name, width in (*widths.items(), ("terms", len(names))):
+            if width > self._facts.widths.get(name, width):
+                section = "rewards" if name == "terms" else "observations"
+                spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
+                raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
+        return functions_text(names, widths, lambda name: name in module), patches
+
+    def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
+        """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
+        task = self._trial
+        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
+        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
+        try:
+            task.attach(replace(groups, patches=[patches]))
+            task.prepare_reset(everyone)
+            task.settle()
+            task.step(groups.actions)
+            task.settle()
+        except PatchError:
+            raise
+        except Exception as error:
+            raise raised_in(", ".join(patches), "", error) from error
+        for error in task.faults.values():
+            raise error
+        block = task.blocks[0]
+        if (overridden := block.set_by_curriculum()) is not None:
+            section, name = overridden
+            message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
+            raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
+        return list(block.configs[0].rewards), block.obs_widths()
