@@ -168,7 +168,7 @@ class Search:
         wandb = self._cfg.wandb  # all runs of the search are in one group
         group = [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
         return evaluate(
-            self._cfg.task.name,
+            self._spec.task,
             [self._folder.candidate(name) for name in names],
             overrides=[*self._overrides, *overrides, *group],
             output_dir=run.path,

@@ -13,9 +13,7 @@ import mujoco
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.base import EnvGroups, Field, Task
-from envcoder_bench.tasks.source import TaskSource
-from envcoder_bench.tasks.spec import Can, TaskSpec
+from envcoder_bench.tasks import Can, EnvGroups, Field, Task, TaskSource, TaskSpec
 from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 HOME = Path(__file__).resolve().parent

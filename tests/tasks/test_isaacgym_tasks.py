@@ -331,7 +331,7 @@ def test_task_without_fitness_requires_a_fitness_file():
 )
 def test_invalid_task_raises_a_one_line_error(task, told):
     with pytest.raises(ValueError, match=told) as error:
-        find_spec(task)
+        find_spec(task).baseline_path("human")
     assert "\n" not in str(error.value)
 
 
@@ -343,7 +343,7 @@ def test_missing_or_invalid_asset_is_reported_by_name(tmp_path):
         if text is not None:
             (tmp_path / asset).write_text(text)
         with pytest.raises(ValueError, match=asset):
-            find_spec(f"{FOLDER}/pendulum.py:Rod@{file}")
+            find_spec(f"{FOLDER}/pendulum.py:Rod@{file}").baseline_path("human")
 
 
 @pytest.mark.parametrize(

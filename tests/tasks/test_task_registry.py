@@ -1,6 +1,6 @@
 import pytest
 
-from envcoder_bench.run.config import compose_config, find_task, train_defaults
+from envcoder_bench.run.config import compose_config, train_defaults
 from envcoder_bench.tasks import registry
 from envcoder_bench.tasks.contract import task_contract
 
@@ -32,7 +32,7 @@ def test_unknown_task_is_reported_with_near_match_and_all_tasks(word, hint):
 
 
 def test_unknown_task_without_near_match_is_reported_with_all_tasks():
-    for call in (registry.find_spec, find_task):
+    for call in (registry.find_spec, registry.check_task_name):
         with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
     with pytest.raises(ValueError, match="unknown task"):

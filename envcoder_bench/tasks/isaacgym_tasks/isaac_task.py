@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ class IsaacTask(Task):
     """
 
     regroups = False
+    fitness_meaning = ""
 
     def __init__(
         self,
@@ -62,14 +63,7 @@ class IsaacTask(Task):
         device: str,
     ) -> None:
         self.source, self.name, self.cfg = source, source.name, plain(cfg)
-        self.keys, self.rows, self.histories = facts.keys, facts.rows, facts.histories
-        self.goal_keys = facts.goal_keys
-        # fitness
-        once = fitness is not None and fitness.once
-        self.fitness_meaning = "" if fitness is None else fitness.meaning
-        self.fitness_reduction = "sum" if fitness is not None and (once or fitness.summed) else "mean"
-        solved = {SOLVED: Field((), "-", "1 where the episode has been solved before this step")} if once else {}
-        self.fields = {**facts.fields, **solved, "max_episode_length": MAX_EPISODE_LENGTH}
+        self._take_facts(facts, fitness)
         with user_input():  # the config may have been overridden
             self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
@@ -106,12 +100,23 @@ class IsaacTask(Task):
         self.constants = {key: constants[key] for key in facts.constant_names if key in constants}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         # fitness, and what a checkpoint holds
-        self._scoring = Scoring(None if fitness is None else fitness.function, once, self.state, self.constants)
+        self._scoring = Scoring(fitness, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
         self._live = {"state": self.state, "default": self.default_state}
         self._first = self.get_state()
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.driver.num_actions, device=self.device)))
         self._begun: Tensor | None = None
+
+    def _take_facts(self, facts: Facts, fitness: Fitness | None) -> None:
+        """Set what is known of the task before it is constructed."""
+        self.keys, self.rows, self.histories = facts.keys, facts.rows, facts.histories
+        self.goal_keys, self.fields = facts.goal_keys, dict(facts.fields)
+        if fitness is not None:
+            self.fitness_meaning = fitness.meaning
+            self.fitness_reduction = "sum" if fitness.once or fitness.summed else "mean"
+        if fitness is not None and fitness.once:
+            self.fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
+        self.fields["max_episode_length"] = MAX_EPISODE_LENGTH
 
     def _take_properties(self) -> None:
         """Set what a task says of itself, from the simulation's actors and the task's code."""
@@ -306,21 +311,20 @@ class Scoring:
     """Fitness of the state.
 
     Args:
-        function: the fitness of one step, called with the keys that its parameters name; None for a fitness of 0.
-        once: whether an episode's fitness is 1 if ``function`` was ever above 0. ``state`` then gets a key for it.
+        fitness: None for a fitness of 0. If an episode counts once, ``state`` gets a key for it.
         state, constants: of the task; tensors of the state stay in place.
     """
 
     def __init__(
         self,
-        function: Callable[..., Tensor] | None,
-        once: bool,
+        fitness: Fitness | None,
         state: dict[str, Tensor],
         constants: Mapping[str, Tensor],
     ) -> None:
-        self._function, self._once, self._state, self._constants = function, once, state, constants
-        self._names = () if function is None else tuple(inspect.signature(function).parameters)
-        if once:
+        self._function = None if fitness is None else fitness.function
+        self._once, self._state, self._constants = fitness is not None and fitness.once, state, constants
+        self._names = () if fitness is None else tuple(inspect.signature(fitness.function).parameters)
+        if self._once:
             state[SOLVED] = torch.zeros(len(state["reset_buf"]), device=state["reset_buf"].device)
 
     def fitness(self, state: Mapping[str, Tensor]) -> Tensor:

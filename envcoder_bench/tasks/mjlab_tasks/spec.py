@@ -17,7 +17,6 @@ import yaml
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
-from envcoder_bench.tasks.mjlab_tasks.patches import SPARE_COLUMNS, SPARE_TERMS, Dicts, functions_text
 from envcoder_bench.tasks.mjlab_tasks.source import causes, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.tasks.mjlab_tasks.words import notes_of
 from envcoder_bench.tasks.rsl_rl_params import rsl_rl_params
@@ -46,6 +45,8 @@ def compute_reward(score):
 def mjlab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     facts = facts_of(task)
+    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
+
     source, meaning = facts.source, facts.measure.meaning
     digest = hashlib.sha256(repr((source, source.version, facts.widths, meaning)).encode()).hexdigest()[:16]
     folder = cache_folder() / "mjlab_tasks" / f"{source.name}-{digest}"
@@ -79,9 +80,11 @@ def facts_of(task: str) -> Facts:
     """Find a task by its address, and learn its properties in a simulation of two environments. Raises ValueError."""
     from envcoder_bench.sim.mjlab.batch_simulation import NeedsWarp
     from envcoder_bench.tasks.mjlab_tasks.fitness import measure_of
-    from envcoder_bench.tasks.mjlab_tasks.task import MjlabTask
 
     source = find_source(task)
+    from envcoder_bench.tasks.mjlab_tasks.patches import SPARE_COLUMNS, SPARE_TERMS
+    from envcoder_bench.tasks.mjlab_tasks.task import MjlabTask
+
     with quiet():
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
@@ -122,6 +125,8 @@ def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:
 
 def _write(folder: Path, facts: Facts) -> None:
     """Write a task's folder: both baselines and the YAML files."""
+    from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
+
     source = facts.source
     cfg = source.env_cfg()
     names = list(cfg.rewards)

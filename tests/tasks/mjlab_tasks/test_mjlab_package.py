@@ -28,7 +28,6 @@ from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
-from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
 from envcoder_bench.tasks.mjlab_tasks.spec import facts_of
 from envcoder_bench.tasks.registry import find_spec
 
@@ -227,6 +226,8 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
 def test_observations_without_terms_are_named(kind):
+    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
+
     facts = facts_of(f"mjlab:{CARTPOLE}")
     terms = facts.source.env_cfg().observations[kind].terms
     with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
@@ -235,6 +236,8 @@ def test_observations_without_terms_are_named(kind):
 
 def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
     from mjlab.envs import mdp
+
+    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
 
     def mine(env, k=1.0):
         return torch.full((env.num_envs,), k)
