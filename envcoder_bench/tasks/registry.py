@@ -42,7 +42,9 @@ def find_spec(task: str) -> TaskSpec:
         ValueError: there is no such task, or a file of it is missing or invalid.
     """
     if task in _found:
-        return _found[task]
+        known = _found[task]
+        # a task from elsewhere may have been edited since: its name finds what its address does
+        return known if known.address == task else find_spec(known.address)
     source = source_of(task)
     if source is None:
         raise ValueError(_unknown(task))
