@@ -264,7 +264,7 @@ def test_run_without_all_of_its_devices_says_so(caplog):
 
 def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
     before = code_digest(find_spec("Cartpole"))
-    other = dataclasses.replace(find_spec("Ant"), digest="of another task, from outside")
+    other = dataclasses.replace(find_spec("Cartpole"), digest="of another task, from outside")
     monkeypatch.setitem(registry._found, "Other", other)
     assert code_digest(find_spec("Cartpole")) == before
     monkeypatch.setitem(registry._found, "Cartpole", other)
