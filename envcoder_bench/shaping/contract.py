@@ -86,7 +86,6 @@ class Candidate:
     Attributes:
         action_dim: its ``ACTION_DIM``, if it has one.
         patches: its changes of the task's config, by section, for tasks that have such.
-        completed: the text of the functions that such a task has added.
     """
 
     name: str
@@ -95,7 +94,6 @@ class Candidate:
     functions: dict[str, CandidateFunction]
     action_dim: int | None = None
     patches: Mapping[str, Any] = field(default_factory=dict)
-    completed: str = ""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def joined(dicts: Loaded | None, examined: Loaded | None, source: str) -> Loaded
     """Return a candidate with the dicts of a file and the functions that the jail examined; or the first fault."""
     if isinstance(dicts, Candidate) and isinstance(examined, Candidate):
         functions = {**dicts.functions, **examined.functions}
-        return replace(examined, functions=functions, patches=dicts.patches, completed=dicts.completed)
+        return replace(examined, functions=functions, patches=dicts.patches)
     result = dicts if examined is None else examined
     assert result is not None
     return replace(result, source=source) if isinstance(result, Candidate) else result

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE
@@ -16,7 +16,28 @@ if TYPE_CHECKING:
     from envcoder_bench.tasks.base import Task
 
 Config = Mapping[str, Any]
-Complete = Callable[[Mapping[str, Any], str], tuple[str, Mapping[str, Any]]]
+Functions = Mapping[str, Callable[..., Any]]  # by name, such as ``compute_reward``
+Patches = Mapping[str, Mapping[str, Any]]  # dicts of a candidate, by section of the task's config
+
+
+class Dicts(Protocol):
+    """What a task makes of the dicts of its candidates, such as ``rewards = {"upright": 2.0}``."""
+
+    def complete(self, module: Mapping[str, Any], source: str) -> tuple[Functions, Patches]:
+        """Return the functions that read the results of a module's dicts, and the dicts.
+
+        Args:
+            module: the values of a candidate's file by name; functions in it are not replaced.
+            source: its text.
+
+        Raises:
+            ValueError: a dict does not fit the task's config; its ``section`` and ``key`` say which.
+        """
+        ...
+
+    def reward_text(self, patches: Patches) -> str:
+        """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
+        ...
 
 
 class Can(StrEnum):
@@ -55,8 +76,7 @@ class TaskSpec:
         ground: return what replaces the plane of the model's file with a config; None keeps it.
         try_code: run the task's code once with a config, and return the folder of the baselines that fit what it found.
             It raises ValueError if the code fails. None if ``folder`` fits every config.
-        complete: of a candidate's module and its text, return the text of functions for what else the module has, and
-            these values by name; None if candidates have functions alone.
+        dicts: what the task makes of candidates' dicts; None if candidates have functions alone.
     """
 
     name: str
@@ -76,7 +96,7 @@ class TaskSpec:
     model_path: Path | None = None
     ground: Callable[[Config], Ground | None] = lambda cfg: None
     try_code: Callable[[Config | None], Path] | None = None
-    complete: Complete | None = None
+    dicts: Dicts | None = None
 
     @property
     def address(self) -> str:

@@ -38,6 +38,7 @@ from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.spec import Dicts
 from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                 continue
             # also of a candidate whose reward cannot be divided, other functions can be left out
             how, why = None, ""
-            explicit = _explicit(source, load(source, context.files, spec.config.seed))
+            explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.dicts)
             try:
                 if REWARD in _functions(spec, explicit) and divides:
                     how = find_combination(*rollout(spec, context, source, shaping))
@@ -197,13 +198,12 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     return examined
 
 
-def _explicit(source: CandidateSource, candidate: Candidate) -> CandidateSource:
-    """Return a candidate with the function that a task has added for its dict of reward terms, if it has one."""
-    if REWARD not in {SECTION_TYPES[section] for section in candidate.patches}:
+def _explicit(source: CandidateSource, candidate: Candidate, dicts: Dicts | None) -> CandidateSource:
+    """Return a candidate with the function that reads its dict of reward terms as text, if it has one."""
+    patched = REWARD in {SECTION_TYPES[section] for section in candidate.patches}
+    if not patched or dicts is None or REWARD in definitions(source.source).names:
         return source
-    added = Source(candidate.completed)
-    function = added.function(REWARD)
-    return source if function is None else source._replace(source=f"{source.source}\n\n\n{added.code(function)}\n")
+    return source._replace(source=f"{source.source}\n\n\n{dicts.reward_text(candidate.patches)}")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import EnvGroups
@@ -251,6 +252,27 @@ def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Ca
     )
 
 
+def functions_of(terms: Sequence[str], widths: Mapping[str, int]) -> dict[str, Callable[..., Any]]:
+    """Return the functions of ``functions_text``."""
+
+    def compute_reward(reward_buf: Tensor, reward_terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return reward_buf, {name: reward_terms[:, k] for k, name in enumerate(terms)}
+
+    def compute_observation(obs_buf: Tensor) -> Tensor:
+        return obs_buf[:, : widths["actor"]]
+
+    def compute_critic_observation(critic_buf: Tensor) -> Tensor:
+        return critic_buf[:, : widths["critic"]]
+
+    def compute_terminal(reset_buf: Tensor) -> Tensor:
+        return reset_buf
+
+    functions = [compute_reward, compute_observation, compute_terminal]
+    if "critic" in widths:
+        functions.append(compute_critic_observation)
+    return {function.__name__: function for function in functions}
+
+
 class Dicts:
     """The dicts of candidates of one task: what they stand for, and whether they fit.
 
@@ -267,15 +289,15 @@ class Dicts:
 
         return MjlabTask(self._facts, {}, TRIAL_ENVS, "cpu")
 
-    def complete(self, module: Mapping[str, Any], source: str) -> tuple[str, Patches]:
-        """Return the functions that the dicts of a candidate, with its text, stand for, and the dicts, by section.
+    def complete(self, module: Mapping[str, Any], source: str) -> tuple[dict[str, Callable[..., Any]], Patches]:
+        """Return the functions that read the results of a candidate's dicts, and the dicts, by section.
 
         Raises:
             PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
         """
         patches = in_module(module, source)
         if not patches:
-            return "", {}
+            return {}, {}
         base = self._facts.source.env_cfg()
         configs = patched(base, [patches], self._facts.obs_sets["actor"][0])
         names, widths = list(configs[0].rewards), dict(self._facts.own_widths)
@@ -286,7 +308,13 @@ class Dicts:
                 section = "rewards" if name == "terms" else "observations"
                 spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
                 raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
-        return functions_text(names, widths, lambda name: name in module), patches
+        functions = functions_of(names, widths)
+        return {name: function for name, function in functions.items() if name not in module}, patches
+
+    def reward_text(self, patches: Patches) -> str:
+        """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
+        config = patched(self._facts.source.env_cfg(), [patches], self._facts.obs_sets["actor"][0])[0]
+        return functions_text(list(config.rewards), self._facts.own_widths, lambda name: name != "compute_reward")
 
     def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""

@@ -64,7 +64,7 @@ def mjlab_spec(task: str) -> TaskSpec:
         fitness_bounds=facts.measure.bounds,
         can=frozenset({Can.COMPILE_AHEAD}),
         config_keys=(*COMMON_KEYS, "sim.backend"),
-        complete=Dicts(facts).complete,
+        dicts=Dicts(facts),
     )
 
 

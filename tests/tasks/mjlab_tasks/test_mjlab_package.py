@@ -172,7 +172,7 @@ def test_a_restored_task_continues_bitwise(name, backend):
 
 
 def load(tmp_path, text):
-    complete = find_spec(f"mjlab:{CARTPOLE}").complete
+    complete = find_spec(f"mjlab:{CARTPOLE}").dicts.complete
     return load_candidate("mine", text, tmp_path / "mine.py", complete=complete)
 
 
@@ -259,7 +259,7 @@ def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_regist
 def test_the_candidate_of_the_page_can_be_used():
     page = Path(__file__).parents[3] / "docs" / "mjlab.md"
     text, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").complete)
+    candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").dicts.complete)
     widths = facts_of(f"mjlab:{GO1}").own_widths["actor"]
     obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
     assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
@@ -295,7 +295,7 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
 
 
 def test_untrusted_dicts_are_loaded_without_running_the_file():
-    complete = find_spec(f"mjlab:{CARTPOLE}").complete
+    complete = find_spec(f"mjlab:{CARTPOLE}").dicts.complete
     text = 'rewards = {"smooth_reward": 0.5}\nobservations = {"actor": {"cart_vel": None}}\nraise SystemExit\n'
     candidate = load_dicts("mine", text, "mine.py", 0, complete)
     assert candidate.functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
@@ -326,7 +326,7 @@ def test_prompts_and_evolution_are_in_the_words_of_the_task():
     sources = {name: Attempt(name, 0, spec.task.baseline_path(name).read_text()) for name in ("human", "unshaped")}
     state = task_contract(spec.task, spec.config.task).state
     proposals = EvolveProposer(["compute_reward"], state=state).propose(Archive([], sources), 1, 40)
-    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.complete) for p in proposals]
+    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.dicts.complete) for p in proposals]
     assert len(changed) == 40 and sum(one.patches != changed[0].patches for one in changed) > 20
     assert any("term(state_dict)" in p.source for p in proposals)
 
