@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from envcoder_bench.core.folders import cache_folder
-from envcoder_bench.tasks.sim_spec import check_class, check_files, digest, sim_spec
+from envcoder_bench.tasks.sim_spec import check_class, check_files, digest, is_task_class, sim_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.tasks.task_code import task_code
@@ -158,7 +158,7 @@ def _config(folder: Path) -> tuple[Path, str]:
 def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
     """Return the task class that a module defines; if there are several, the one with this name."""
     defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-    tasks = [one for one in defined if issubclass(one, SimTask)]
+    tasks = list(filter(is_task_class, defined))
     named = [one for one in tasks if getattr(one, "name", None) == name]
     if len(named or tasks) != 1:
         shown = ", ".join(one.__name__ for one in tasks or defined) or "no class"

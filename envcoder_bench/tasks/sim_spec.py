@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim import make_simulator
@@ -141,6 +141,11 @@ def _digest_of(path: Path, _modified: int, _size: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def is_task_class(value: object) -> TypeGuard[type[SimTask]]:
+    """Return whether a value is a class of tasks with a Simulator."""
+    return isinstance(value, type) and issubclass(value, SimTask)
+
+
 def check_class(task_class: object, where: str) -> None:
     """Check that a class is a complete task.
 
@@ -150,7 +155,7 @@ def check_class(task_class: object, where: str) -> None:
     Raises:
         ValueError: it is not; the message says what to change.
     """
-    if not (isinstance(task_class, type) and issubclass(task_class, SimTask)):
+    if not is_task_class(task_class):
         shown = getattr(task_class, "__name__", repr(task_class))
         raise ValueError(f"{where}: {shown} is not a task: derive it from envcoder_bench.tasks.SimTask")
     title = f"{where}: the class {task_class.__name__}"

@@ -23,7 +23,7 @@ RAIL = """<mujoco><worldbody><body name="bead"><joint name="rail" type="slide" a
 
 
 class Bead(Task):
-    """A bead on a rail, pushed by a force."""
+    """A bead on a sloping rail, pushed by a force."""
 
     name = "beads_Bead"
     num_dofs = 1
@@ -64,7 +64,7 @@ class Bead(Task):
         return torch.zeros_like(action)
 
     def step(self, command: Tensor) -> None:
-        self.state["speed"].mul_(0.9).add_(self.push * self.dt * self.actions[:, 0])
+        self.state["speed"].mul_(0.9).add_(self.dt * (self.push * self.actions[:, 0] - 0.2))  # it slopes
         self.state["position"].add_(self.dt * self.state["speed"])
 
     def prepare_reset(self, mask: Tensor) -> None:
