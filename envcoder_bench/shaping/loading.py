@@ -71,7 +71,7 @@ def load_candidate(
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
     ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
     something for their next call. ``complete`` is a task's, see
-    ``tasks.spec.Dicts``.
+    ``tasks.spec.Sections``.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.

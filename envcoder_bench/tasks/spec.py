@@ -20,8 +20,8 @@ Functions = Mapping[str, Callable[..., Any]]  # by name, such as ``compute_rewar
 Patches = Mapping[str, Mapping[str, Any]]  # dicts of a candidate, by section of the task's config
 
 
-class Dicts(Protocol):
-    """What a task makes of the dicts of its candidates, such as ``rewards = {"upright": 2.0}``."""
+class Sections(Protocol):
+    """The sections of a task's config that candidates change by dicts, such as ``rewards = {"upright": 2.0}``."""
 
     def complete(self, module: Mapping[str, Any], source: str) -> tuple[Functions, Patches]:
         """Return the functions that read the results of a module's dicts, and the dicts.
@@ -76,7 +76,7 @@ class TaskSpec:
         ground: return what replaces the plane of the model's file with a config; None keeps it.
         try_code: run the task's code once with a config, and return the folder of the baselines that fit what it found.
             It raises ValueError if the code fails. None if ``folder`` fits every config.
-        dicts: what the task makes of candidates' dicts; None if candidates have functions alone.
+        sections: those that candidates change by dicts; None if candidates have functions alone.
     """
 
     name: str
@@ -96,7 +96,7 @@ class TaskSpec:
     model_path: Path | None = None
     ground: Callable[[Config], Ground | None] = lambda cfg: None
     try_code: Callable[[Config | None], Path] | None = None
-    dicts: Dicts | None = None
+    sections: Sections | None = None
 
     @property
     def address(self) -> str:

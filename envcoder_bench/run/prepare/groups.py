@@ -132,9 +132,8 @@ def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> P
     cfg, sources, fitness = spec.config, spec.sources, spec.fitness
     by_name = {source.name: source for source in sources}
     baselines = {shipped.name: by_name.get(shipped.name, shipped) for shipped in baseline_sources(spec.task, cfg.task)}
-    files = RunFiles(
-        baselines, cfg.baseline, fitness, cfg.shaper_types, slow, complete=spec.task.dicts and spec.task.dicts.complete
-    )
+    complete = None if spec.task.sections is None else spec.task.sections.complete
+    files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow, complete=complete)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
         with user_input():  # of the task's own code and numbers

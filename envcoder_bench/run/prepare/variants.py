@@ -38,7 +38,7 @@ from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
-from envcoder_bench.tasks.spec import Dicts
+from envcoder_bench.tasks.spec import Sections
 from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                 continue
             # also of a candidate whose reward cannot be divided, other functions can be left out
             how, why = None, ""
-            explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.dicts)
+            explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.sections)
             try:
                 if REWARD in _functions(spec, explicit) and divides:
                     how = find_combination(*rollout(spec, context, source, shaping))
@@ -198,12 +198,12 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     return examined
 
 
-def _explicit(source: CandidateSource, candidate: Candidate, dicts: Dicts | None) -> CandidateSource:
+def _explicit(source: CandidateSource, candidate: Candidate, sections: Sections | None) -> CandidateSource:
     """Return a candidate with the function that reads its dict of reward terms as text, if it has one."""
     patched = REWARD in {SECTION_TYPES[section] for section in candidate.patches}
-    if not patched or dicts is None or REWARD in definitions(source.source).names:
+    if not patched or sections is None or REWARD in definitions(source.source).names:
         return source
-    return source._replace(source=f"{source.source}\n\n\n{dicts.reward_text(candidate.patches)}")
+    return source._replace(source=f"{source.source}\n\n\n{sections.reward_text(candidate.patches)}")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:

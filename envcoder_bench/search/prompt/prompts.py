@@ -218,7 +218,7 @@ def system_prompt(
         training=training(cfg, facts),
         state=facts.state_table(numbers, () if show_baseline else constants),
         quaternions=facts.quaternions,
-        terms=f"\n{terms}" if spec.dicts is not None else "",
+        terms=f"\n{terms}" if spec.sections is not None else "",
         robot=facts.notes or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",

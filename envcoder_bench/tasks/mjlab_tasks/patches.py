@@ -273,8 +273,8 @@ def functions_of(terms: Sequence[str], widths: Mapping[str, int]) -> dict[str, C
     return {function.__name__: function for function in functions}
 
 
-class Dicts:
-    """The dicts of candidates of one task: what they stand for, and whether they fit.
+class MjlabSections:
+    """The sections of a task's config: what dicts of candidates stand for, and whether they fit.
 
     Args:
         facts: the task.

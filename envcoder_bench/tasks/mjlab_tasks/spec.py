@@ -45,7 +45,7 @@ def compute_reward(score):
 def mjlab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     facts = facts_of(task)
-    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
+    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
 
     source, meaning = facts.source, facts.measure.meaning
     digest = hashlib.sha256(repr((source, source.version, facts.widths, meaning)).encode()).hexdigest()[:16]
@@ -64,7 +64,7 @@ def mjlab_spec(task: str) -> TaskSpec:
         fitness_bounds=facts.measure.bounds,
         can=frozenset({Can.COMPILE_AHEAD}),
         config_keys=(*COMMON_KEYS, "sim.backend"),
-        dicts=Dicts(facts),
+        sections=MjlabSections(facts),
     )
 
 

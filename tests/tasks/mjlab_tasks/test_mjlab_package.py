@@ -172,7 +172,7 @@ def test_a_restored_task_continues_bitwise(name, backend):
 
 
 def load(tmp_path, text):
-    complete = find_spec(f"mjlab:{CARTPOLE}").dicts.complete
+    complete = find_spec(f"mjlab:{CARTPOLE}").sections.complete
     return load_candidate("mine", text, tmp_path / "mine.py", complete=complete)
 
 
@@ -226,18 +226,18 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
 def test_observations_without_terms_are_named(kind):
-    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
+    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
 
     facts = facts_of(f"mjlab:{CARTPOLE}")
     terms = facts.source.env_cfg().observations[kind].terms
     with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
-        Dicts(facts).tried({"observations": {kind: dict.fromkeys(terms)}})
+        MjlabSections(facts).tried({"observations": {kind: dict.fromkeys(terms)}})
 
 
 def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
     from mjlab.envs import mdp
 
-    from envcoder_bench.tasks.mjlab_tasks.patches import Dicts
+    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
 
     def mine(env, k=1.0):
         return torch.full((env.num_envs,), k)
@@ -246,7 +246,7 @@ def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_regist
         params = {"reward_name": name, "stages": [{"step": 0, "weight": 0.1}, {"step": 9999, "weight": 1.0}]}
         return {"later": {"func": mdp.reward_curriculum, "params": params}}
 
-    cartpole, lift = (Dicts(facts_of(f"mjlab:{name}")) for name in (CARTPOLE, LIFT))
+    cartpole, lift = (MjlabSections(facts_of(f"mjlab:{name}")) for name in (CARTPOLE, LIFT))
     cartpole.tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
     cartpole.tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
     lift.tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
@@ -259,7 +259,7 @@ def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_regist
 def test_the_candidate_of_the_page_can_be_used():
     page = Path(__file__).parents[3] / "docs" / "mjlab.md"
     text, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").dicts.complete)
+    candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").sections.complete)
     widths = facts_of(f"mjlab:{GO1}").own_widths["actor"]
     obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
     assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
@@ -295,7 +295,7 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
 
 
 def test_untrusted_dicts_are_loaded_without_running_the_file():
-    complete = find_spec(f"mjlab:{CARTPOLE}").dicts.complete
+    complete = find_spec(f"mjlab:{CARTPOLE}").sections.complete
     text = 'rewards = {"smooth_reward": 0.5}\nobservations = {"actor": {"cart_vel": None}}\nraise SystemExit\n'
     candidate = load_dicts("mine", text, "mine.py", 0, complete)
     assert candidate.functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
@@ -326,7 +326,7 @@ def test_prompts_and_evolution_are_in_the_words_of_the_task():
     sources = {name: Attempt(name, 0, spec.task.baseline_path(name).read_text()) for name in ("human", "unshaped")}
     state = task_contract(spec.task, spec.config.task).state
     proposals = EvolveProposer(["compute_reward"], state=state).propose(Archive([], sources), 1, 40)
-    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.dicts.complete) for p in proposals]
+    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.sections.complete) for p in proposals]
     assert len(changed) == 40 and sum(one.patches != changed[0].patches for one in changed) > 20
     assert any("term(state_dict)" in p.source for p in proposals)
 
