@@ -1,7 +1,6 @@
 """CSV files: tables as text, and files that are appended to during training, such as curves.csv."""
 
 import csv
-import functools
 import hashlib
 import io
 import math
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from envcoder_bench.core.files import naming, write_atomic
+from envcoder_bench.core.plain_text import one_line
 
 Log = TypeVar("Log", bound="CsvLog")
 
@@ -202,12 +202,6 @@ def line(cells: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-@functools.lru_cache(maxsize=4096)
-def one_line(name: str) -> str:
-    """Return a name without line breaks, which would split its row."""
-    return " ".join(name.split())
 
 
 def _digest(row: bytes) -> int:

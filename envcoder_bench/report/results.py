@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.report.csv_log import table_text
 
 OK = "ok"
@@ -65,7 +66,8 @@ class Result:
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        self.error = " ".join(self.error.split())
+        for field in ("candidate", "error", "reason", "hacked"):
+            setattr(self, field, one_line(getattr(self, field)))  # may quote a candidate, or be of another's folder
 
     @property
     def key(self) -> tuple[str, int]:
