@@ -6,8 +6,8 @@ A terminal obeys control characters, and a line break can begin a false row. All
 import unicodedata
 from typing import TextIO
 
-_INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
 _LAYOUT = {ord("\n"): None, ord("\t"): None}
+_SPACE = "Zs"  # the Unicode category
 
 
 def visible(value: object) -> str:
@@ -18,12 +18,12 @@ def visible(value: object) -> str:
     text = str(value)
     if text.translate(_LAYOUT).isprintable():  # nearly always, and far faster
         return text
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in text)
+    return "".join(c if c in "\n\t" or c.isprintable() or unicodedata.category(c) == _SPACE else _code(c) for c in text)
 
 
 def one_line(value: object, limit: int = 0) -> str:
-    """Return a ``visible`` text without line breaks, of at most ``limit`` characters; 0: of any length."""
-    text = str(value)
+    """Return a ``visible`` text without line breaks and tabs, of at most ``limit`` characters; 0: of any length."""
+    text = str(value).replace("\t", " ")
     lines = text.splitlines()
     if len(lines) > 1 or text != "".join(lines):
         text = " ".join(filter(None, map(str.strip, lines)))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import no_links
 from envcoder_bench.core.plain_text import one_line, visible
 
 NAME = "run.log"
@@ -53,7 +54,9 @@ class RunLog(logging.Handler):
         """Open the file in this run's folder and write the buffered messages."""
         self.path = folder / NAME
         try:
-            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file = open(  # noqa: SIM115  until close()
+                self.path, "a", encoding="utf-8", errors="backslashreplace", opener=no_links
+            )
         except OSError:
             self._lost = True
         waiting, self._waiting = self._waiting, []

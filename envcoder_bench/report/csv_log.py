@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from envcoder_bench.core.files import naming, write_atomic
+from envcoder_bench.core.files import naming, no_links, write_atomic
 from envcoder_bench.core.plain_text import one_line
 
 Log = TypeVar("Log", bound="CsvLog")
@@ -122,7 +122,9 @@ class CsvLog:
     def _open(self, path: str | Path, rows: int, digest: int) -> None:
         self.rows, self.digest, self.lost, self._path, self._taken = rows, digest, 0, path, (rows, digest)
         self._pending: list[str] = []  # rows that are not on disk
-        self._file: IO[str] | None = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
+        self._file: IO[str] | None = open(  # noqa: SIM115  until close()
+            path, "a", encoding="utf-8", newline="", opener=no_links
+        )
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row with ``cells`` after KEYS; it is on disk after the next ``flush``."""

@@ -66,8 +66,8 @@ class Result:
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        for field in ("candidate", "error", "reason", "hacked"):
-            setattr(self, field, one_line(getattr(self, field)))  # may quote a candidate, or be of another's folder
+        # they may quote a candidate
+        self.error, self.reason, self.hacked = map(one_line, (self.error, self.reason, self.hacked))
 
     @property
     def key(self) -> tuple[str, int]:
@@ -86,7 +86,7 @@ class Result:
 
 COLUMNS = tuple(field.name for field in fields(Result))
 _READ: dict[Any, Callable[[str], Any]] = {  # cells by the types of fields
-    str: str,
+    str: one_line,
     int: int,
     float: lambda cell: float(cell) if cell else NAN,
     float | None: lambda cell: float(cell) if cell else None,

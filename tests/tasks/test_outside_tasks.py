@@ -405,7 +405,7 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     moved = folder.rename(tmp_path / "moved")
     forget()
     with pytest.raises(UserError) as error:
-        open_run("run")
+        _ = open_run("run").spec
     file = tmp_path / "run" / "config.yaml"
     assert str(error.value).startswith(f"{file}: unknown task '{folder}': ")
     assert f"move the task back to {folder}, or set task_source in this file to its new place" in str(error.value)
@@ -426,7 +426,7 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     change(moved / "task.py", "import torch\n", "import torch\nimport torhc\n")
     forget()
     with pytest.raises(UserError, match=r"No module named 'torhc'; restore the task's files, or begin"):  # not moved
-        open_run("run")
+        _ = open_run("run").spec
 
 
 class KilledInRound2(View):
