@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout  # torch's own dependency
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import folder_kind
 
@@ -103,6 +101,8 @@ def locked(folder: Path, kind: str, wait: float = 0.0) -> Iterator[None]:
     Raises:
         UserError: another process holds the lock.
     """
+    from filelock import FileLock, Timeout  # torch's dependency; confined processes have no packages
+
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=wait)

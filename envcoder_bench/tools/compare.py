@@ -131,9 +131,10 @@ def _measured_by(run: OpenedRun) -> str:
     if run.fitness is None:
         return ""
     try:
-        tree = parse(run.fitness.source, str(run.folder.fitness))
+        parse(run.fitness.source, str(run.folder.fitness))
     except CandidateError as error:
         raise UserError(str(error)) from error
+    tree = ast.parse(run.fitness.source)  # not the one above, which is kept
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
             del node.body[0]
