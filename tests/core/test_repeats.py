@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.core.run_log import RepeatHandler, flush_messages, kind, muted, joined
+from envcoder_bench.core.run_log import RepeatHandler, flush_messages, joined, kind, muted
 
 MEMORY = "{}.py:{}: in compute_reward: keeps values between calls, which --resume cannot restore"
 
