@@ -206,7 +206,8 @@ examples:
   # the policy of one candidate and seed, as TorchScript
   COMMAND runs/Cartpole_20260101-120000 --candidate human --seed 0 --format torchscript
 
-It writes these files into the candidate's folder, RUN/candidates/NAME (docs/export.md):
+It executes the code of the candidate and of the run's task, and writes these files into the candidate's folder,
+RUN/candidates/NAME (docs/export.md):
   policy.onnx or policy.pt   observations to actions and, where possible, commands of the drives
   policy.json                names, order, units and rates of all that goes in and out
   model.xml                  the robot as the run simulated it, for MuJoCo; with meshes, textures and height fields in
@@ -336,8 +337,9 @@ examples:
   # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
   COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
 
-All policies start in the same state and meet the same random numbers. Without a display, videos are rendered with EGL
-or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or libosmesa6).
+It executes the code of the candidates and of the run's task. All policies start in the same state and meet the same
+random numbers. Without a display, videos are rendered with EGL or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or
+libosmesa6).
 
 exit codes: 0 done; 2 bad input, no renderer, no viewer, or a file that cannot be read or written.
 """
