@@ -140,3 +140,21 @@ def test_prints_are_counted_by_line_and_end(monkeypatch):
     assert first.count("\n") == 18
     assert rest == [f"a prints: {'x' * 497}...", "a prints more, which is in run.log", "b prints: another file"]
     assert kept == ["a prints: 2\na prints: 1 and", "a prints: again", "a prints more, which is left out"]
+
+
+def test_no_text_of_a_candidate_begins_as_a_message_of_the_run_does(tmp_path, capsys):
+    false = "2026-01-01 00:00:00 a.py:1: in f: x: it is not compiled, and runs more slowly"
+    with run_log() as messages:
+        messages.open(tmp_path)
+        log.warning("b.py:1: %s", f"says\n{false}\x1b[2J")
+        note(f"a table\n{false}")
+        for _ in range(30):
+            printer("chatty")(f"x\n{false}\x1b[2J")
+        with pytest.raises(ValueError), run_log() as inner:
+            inner.open(tmp_path)
+            raise ValueError(f"x\n{false}\x1b[2J")
+    text = (tmp_path / "run.log").read_text("utf-8")
+    assert false in text and f"\n{false}" not in text and "\x1b" not in text
+    assert "\x1b" not in (shown := capsys.readouterr().out) and set(shown.splitlines()) == {
+        "chatty prints: x", f"chatty prints: {false}\\u001b[2J", "chatty prints more, which is in run.log",
+    }  # fmt: skip
