@@ -74,6 +74,7 @@ def write_page(folder: Path, videos: int | None = None, executes: bool = True) -
     run = open_run(folder)
     path = run.folder.path / PAGE
     if executes:
+        _ = run.spec  # first: it raises if the task cannot be built
         made = videos_of(run, videos)
     else:
         made = (None if videos == 0 else read_videos(run.folder.path)) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
