@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ def write_shared(path: Path, content: str | bytes) -> None:
 
 
 def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = False) -> None:
-    temporary.unlink(missing_ok=True)  # of a killed process; or a link, which the next line would refuse
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)  # of a killed process; or a link, which would be refused
     try:
         with open(temporary, "xb", opener=no_links) as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
@@ -67,7 +68,8 @@ def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = 
                 os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 

@@ -76,8 +76,10 @@ def write_page(folder: Path, videos: int | None = None, executes: bool = True) -
     if executes:
         _ = run.spec  # first: it raises if the task cannot be built
         made = videos_of(run, videos)
+    elif videos == 0:
+        made = videos_of(run, 0)
     else:
-        made = (None if videos == 0 else read_videos(run.folder.path)) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
+        made = read_videos(run.folder.path) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
     write_atomic(path, render_page(_page(run, made, executes)))
     return path
 
