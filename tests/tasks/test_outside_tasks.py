@@ -416,7 +416,8 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     assert f"--task {moved}" in html.unescape((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
     forget()
     run = open_run("run")
-    assert run.folder.notes == [] and run.cfg.task_source == str(moved)
+    assert run.folder.notes == [] and run.cfg.task_source == str(moved) and "Pendulum" not in registry._found
+    assert run.spec.task.folder == moved
     forget()
     assert verbs_main(["export", "run", "--candidate", "human"]) == 0
     change(file, "learning_iterations: 2", "learning_iterations: 3")
