@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
+from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import invocation, resume_command, shown
 from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
@@ -180,7 +181,7 @@ def exit_code(result: RunResult) -> int:
 
 def show_ranking(result: RunResult) -> None:
     """Print the ranking and the run's folder."""
-    print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()))
+    print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()), file=own_codes(sys.stdout))
     for path in (*result.pictures, result.folder / "results.csv", result.folder / "candidates"):
         if path.exists():
             print(shown(path))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import no_links, write_atomic
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
@@ -104,7 +104,7 @@ class Part:
         wave, batch, length = self._begin()
         path = self._folder / EPISODES
         # episodes that were written after the checkpoint are simulated again
-        with open(path, "r+b" if path.exists() else "w+b") as file:
+        with open(path, "r+b" if path.exists() else "w+b", opener=no_links) as file:
             file.truncate(length)
             file.seek(0, io.SEEK_END)
             saved = time.monotonic()

@@ -17,6 +17,7 @@ from torch import Tensor
 from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, OPERATIONS, Node, Output, Program, reachable
 from envcoder_bench.compile.program import KINDS as NUMBERS
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ANY, KINDS, SHAPER_TYPES, VALUE, Part
@@ -86,11 +87,9 @@ def rebuild(answer: bytes, name: str, file: str, source: str, contract: Contract
 
 
 def clean(message: object, limit: int = MAX_MESSAGE) -> str:
-    """Return a message on one line with printable characters only, and without the folders of absolute paths."""
+    """Return a message on one line with visible characters only, and without the folders of absolute paths."""
     text = message if isinstance(message, str) else ""
-    text = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
-    text = _PATH.sub("", text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return one_line(_PATH.sub("", text[: 2 * limit]), limit)
 
 
 def _require(condition: bool, reason: str) -> None:

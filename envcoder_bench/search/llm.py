@@ -1,11 +1,13 @@
 """A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.report.words import listed
 from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
 from envcoder_bench.search.prompt.prompts import Prompts
@@ -13,7 +15,6 @@ from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Me
 from envcoder_bench.search.providers.budget import Budget, Spent
 from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
-from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.source import reduced, without_script
@@ -149,7 +150,8 @@ class LLMProposer:
     def _ask(self, requests: list[Request]) -> list[Reply]:
         """Return all replies; show a progress bar on a terminal."""
         sent: list[None] = []  # threads append to it
-        with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
+        stream = own_codes(sys.stderr)
+        with tqdm(total=len(requests), desc="replies", leave=False, disable=None, file=stream) as bar:
             replies = complete_all(
                 self._provider,
                 requests,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.shaping.kinds import ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, STAGES, near_type, of_stage
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -28,6 +29,7 @@ class CandidateError(Exception):
     function: str = ""
 
     def __post_init__(self) -> None:
+        self.message = one_line(self.message)  # it may quote the candidate
         super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
 
     def __str__(self) -> str:

@@ -64,7 +64,7 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
         wanted = f"{kind.noun} ({n},), or the pair ({kind.stage}, {{name: component}})"
         raise BadReturn(f"returned ({kinds}); return {wanted}")
     for name in value[1]:
-        if not str(name).strip():
+        if not str(name).strip() or not str(name).isprintable():
             raise BadReturn(f"returned a component with the name {name!r}: give it one that can be read")
         if name == TOTAL:
             raise BadReturn(f"returned a component with the name {name!r}, the reward itself in the results: rename it")

@@ -42,6 +42,11 @@ def task_names() -> list[str]:
     return sorted({*_SHIPPED, *_installed()})
 
 
+def is_installed(task: str) -> bool:
+    """Return whether this is the name of a shipped task or of an installed package's, and not a place of code."""
+    return task in _SHIPPED or task in _installed()
+
+
 def get_spec(task: str, config: Mapping[str, Any] | None = None) -> TaskSpec:
     """Find a task by its name, its folder or ``module:Class``, and load its class.
 

@@ -439,7 +439,7 @@ def _text(source: CandidateSource, make: Any, *arguments: Any) -> str:
 def _variant(what: Variant, text: str, title: str, taken: set[str]) -> CandidateSource:
     name = texts.variant_name(what.original, title, taken)
     taken.add(name.casefold())
-    return CandidateSource(name, f"{name}.py", texts.marked(text, what))
+    return CandidateSource(name, f"{name}.py", texts.with_settings(text, what), variant=what)
 
 
 # rollouts

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.report.words import counted
 from envcoder_bench.search.providers.base import REFUSAL, ProviderError, Reply
 
@@ -33,6 +34,7 @@ TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may b
 MAX_BYTES = 64 << 20  # of one response, unpacked: about a hundred times what models write
 MAX_DEPTH = 50  # levels of a response's JSON: replies have about eight
 EXCERPT = 100  # characters of a reply that cannot be read
+WIDEST = 300  # characters of a server's message
 HIDDEN = "[hidden]"
 MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
@@ -364,7 +366,7 @@ class Model:
         try:
             return read(response)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            message = one_line(hide(str(getattr(response, "error", None) or error)))
+            message = one_line(hide(str(getattr(response, "error", None) or error)), WIDEST)
             raise ProviderError(f"the reply of {who} cannot be read: {message}", malformed=True) from error
 
 
@@ -423,13 +425,7 @@ def _reason(body: Any, hide: Hide) -> str:
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
     message = hide(str(body or ""))  # before it is shortened
-    return _web_page(message) or one_line(message)
-
-
-def one_line(text: object, limit: int = 300) -> str:
-    """Return a text in one line of limited length, for messages."""
-    line = " ".join(str(text).split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+    return _web_page(message) or one_line(message, WIDEST)
 
 
 def count(tokens: object, upper_bound: int) -> int:

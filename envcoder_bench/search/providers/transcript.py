@@ -25,6 +25,7 @@ from typing import Any
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import no_links
 from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
@@ -74,7 +75,7 @@ class Transcript:
             if differences:
                 raise UserError(f"{self.path} is of another search: {differences}")
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = no_links(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             weakref.finalize(self, os.close, self._file)
             os.ftruncate(self._file, size)  # remove an incomplete last line
         except OSError as error:
