@@ -23,7 +23,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, one_line, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
@@ -133,10 +133,11 @@ def _completed(
     """Add the functions that a task makes of the module's other values; return their text, and these values."""
     try:
         text, patches = complete(module, source)
-    except ValueError as error:
+    except FAULTS as error:
         section, key = getattr(error, "section", ""), getattr(error, "key", "")
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
-        raise CandidateError(str(error), file, line) from error
+        message = str(error) if isinstance(error, ValueError) else f"raised {one_line(error)} in the task's code"
+        raise CandidateError(message, file, line) from error
     if text:  # not as code of the file, so that faults do not point behind its end
         exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
         text = f"\n\n\n{text}"

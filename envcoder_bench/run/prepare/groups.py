@@ -32,7 +32,7 @@ from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.dicts import joined, load_dicts, needs_jail
+from envcoder_bench.shaping.dicts import with_dicts
 from envcoder_bench.shaping.kinds import KINDS, STAGES
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
@@ -272,10 +272,17 @@ def _jailed(
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
     untrusted = [source for source in sources if source.name not in BASELINES]
-    dicts = {one.name: load_dicts(one.name, one.source, one.file, cfg.seed, files.complete) for one in untrusted}
-    texts = [(one.name, one.file, one.source) for one in untrusted if needs_jail(dicts[one.name], one.source)]
-    results = examine(texts, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
-    return {one.name: joined(dicts[one.name], results.get(one.name), one.source) for one in untrusted}
+    texts = [(one.name, one.file, one.source) for one in untrusted]
+    complete, state, width = files.complete, task.state, shaping.action_dim
+    reads_dicts = complete is not None
+    results = examine(texts, task, state, baseline.source, width, types, cfg.seed, None, sizes, reads_dicts)
+    for name, candidate in results.items():
+        if complete is not None and isinstance(candidate, Candidate):
+            try:
+                results[name] = with_dicts(candidate, complete, cfg.seed)
+            except CandidateError as error:
+                results[name] = error
+    return results
 
 
 def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
