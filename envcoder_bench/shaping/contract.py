@@ -28,6 +28,8 @@ class CandidateError(Exception):
     function: str = ""
 
     def __post_init__(self) -> None:
+        if not self.message.isprintable():  # a candidate's words: nothing that a terminal obeys or a file cannot hold
+            self.message = "".join(c if c.isprintable() else " " for c in self.message)
         super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
 
     def __str__(self) -> str:

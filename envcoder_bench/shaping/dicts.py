@@ -6,7 +6,6 @@ The text is parsed in the jail (``read_dicts``); the trainer gets numbers, which
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -91,7 +90,7 @@ def _value(node: ast.expr, section: str, keys: tuple[str, ...], file: str, lines
 
 
 def valid_dict(value: object, depth: int = 0) -> bool:
-    """Return whether a section's dict, from the jail's answer, is what ``read_dicts`` returns, with lists for tuples."""
+    """Return whether a section's dict in an answer is what ``read_dicts`` returns, with lists for tuples."""
     if depth > MAX_NESTED:
         return False
     if isinstance(value, dict):

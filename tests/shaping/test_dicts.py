@@ -1,4 +1,4 @@
-"""Dicts of untrusted files are read as data, in the jail: what is not a literal is refused at its line, and no code runs."""
+"""Dicts of untrusted files are read as data: what is not a literal is refused at its line, and no code runs."""
 
 import json
 

@@ -428,7 +428,7 @@ def _reason(body: Any, hide: Hide) -> str:
 
 def one_line(text: object, limit: int = 300) -> str:
     """Return a text in one line of limited length, for messages."""
-    line = " ".join(str(text).split())
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())  # no escapes, no lone surrogates
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 

@@ -321,7 +321,6 @@ def test_untrusted_dicts_are_loaded_without_running_the_file():
         ("observations", "actor", {"cart_pos": {"func": {"__code__": None}}}),
         ("observations", "actor", {"cart_pos": {"__dataclass_fields__": {"func": None}}}),
         ("events", "reset_slider", {"params": {"asset_cfg": {"__class__": {"resolve": None}}}}),
-        ("events", "reset_slider", {"mode": None}),
     ],
 )
 def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, term, changes):
@@ -335,7 +334,7 @@ def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, ter
     good = 'rewards = {"smooth_reward": {"weight": 0.5}}\n'
     untrusted(good)
     with pytest.raises(CandidateError):
-        untrusted(f"{section} = {({term: changes})!r}\n")
+        untrusted(f"{section} = " + repr({term: changes}) + "\n")
     assert all(vars(one) == content for one, content in classes)
     assert repr(find_spec(f"mjlab:{CARTPOLE}").task_class.source.env_cfg()) == repr(before) == repr(base)
     assert untrusted(good).patches == {"rewards": {"smooth_reward": {"weight": 0.5}}}
