@@ -63,30 +63,30 @@ def _value(node: ast.expr, section: str, keys: tuple[str, ...], file: str, lines
     if isinstance(node, ast.Dict):
         value: dict[str, Any] = {}
         for key, item in zip(node.keys, node.values):
-            if not (isinstance(key, ast.Constant) and _is_key(key.value)):
+            name = key.value if isinstance(key, ast.Constant) else None
+            if key is None or not isinstance(name, str) or not _is_key(name):
                 message = f"the keys of {section} must be names in quotes, of up to {MAX_KEY} printable characters"
                 raise CandidateError(message, file, node.lineno)
-            lines.setdefault(key.value, key.lineno)
-            value[key.value] = _value(item, section, (*keys, key.value), file, lines)
+            lines.setdefault(name, key.lineno)
+            value[name] = _value(item, section, (*keys, name), file, lines)
         return value
     # a list of numbers, such as a range
     if isinstance(node, (ast.Tuple, ast.List)) and len(keys) > 1:
         return tuple(_value(item, section, (*keys, str(k)), file, lines) for k, item in enumerate(node.elts))
     # a number, perhaps with a sign
-    signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd))
-    number = node.operand if signed else node
-    content = number.value if isinstance(number, ast.Constant) else ""
-    if not keys or not (isinstance(content, (int, float)) or (content is None and not signed)):
+    sign = node.op if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)) else None
+    number = node.operand if isinstance(node, ast.UnaryOp) and sign is not None else node
+    content: Any = number.value if isinstance(number, ast.Constant) else ""
+    if not keys or not (isinstance(content, (int, float)) or (content is None and sign is None)):
         takes = "a number, None or a dict of numbers" if keys else "a dict"
         function = SECTION_TYPES[section]
         new = function in (REWARD, OBSERVATION, TERMINAL)
         remedy = f"; write a new term in {function}(state_dict)" if new else ""
         raise CandidateError(f"untrusted code: {where} must be {takes}{remedy}", file, node.lineno)
     if not _is_number(content, len(keys)):
-        limit = _limit(content, len(keys))
-        message = f"untrusted code: {where} must be at most {limit:,.0f}, not {content}"
+        message = f"untrusted code: {where} must be at most {_limit(content, len(keys)):,.0f}, not {content}"
         raise CandidateError(message, file, node.lineno)
-    return -content if isinstance(getattr(node, "op", None), ast.USub) else content
+    return -content if isinstance(sign, ast.USub) else content
 
 
 def valid_dict(value: object, depth: int = 0) -> bool:
