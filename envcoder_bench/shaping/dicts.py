@@ -86,7 +86,7 @@ def _value(node: ast.expr, section: str, keys: tuple[str, ...], file: str, lines
     if not _is_number(content, len(keys)):
         message = f"untrusted code: {where} must be at most {_limit(content, len(keys)):,.0f}, not {content}"
         raise CandidateError(message, file, node.lineno)
-    return -content if isinstance(sign, ast.USub) else content
+    return content if content is None or not isinstance(sign, ast.USub) else -content
 
 
 def valid_dict(value: object, depth: int = 0) -> bool:

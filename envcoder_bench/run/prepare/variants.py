@@ -138,6 +138,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
+    refusals: list[str] = []
     # terms must be told apart, unless only the trainer's numbers are swept
     examined = _examined(spec, originals, divides)
     for source in originals:
@@ -155,6 +156,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
             if len(originals) == 1:
                 raise UserError(str(error)) from None
             log.warning("candidate %s has no variants: %s", source.name, error)
+            refusals.append(str(error))
             continue
         if asked.terms and original.how is None:
             reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
@@ -164,6 +166,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         variants += new
         sources += new
     # a single reason is told; several were logged
+    if not variants and refusals:
+        raise UserError(refusals[0])
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
