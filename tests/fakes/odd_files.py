@@ -122,6 +122,8 @@ MODULES = {
     "wraps itself": "def compute_reward(dof_pos):\n    return 1\n\n\ncompute_reward.__wrapped__ = compute_reward\n",
     "term without a name": reward().replace('"a": a', "type('K', (), {'__str__': lambda self: 1 / 0})(): a"),
     "term of surrogates": reward().replace('"a": a', "'\\ud800': a"),
+    "term of escapes": reward().replace('"a": a', "'\\x1b[2J': a"),
+    "term of 1,000 characters": reward().replace('"a": a', "'a' * 1000: a"),
     "term beyond float": reward().replace('"a": a', "'a': 10**400"),
 }
 FILES = {

@@ -56,7 +56,7 @@ def test_ctrl_c_reports_the_innermost_step():
     with pytest.raises(KeyboardInterrupt, match=r"^while checking a\.py$"), slow.step("checking", "a.py"):
         raise KeyboardInterrupt
     raised = compile("x = 1\nraise KeyboardInterrupt\n", "b.py", "exec")  # by the file, not by the user
-    with pytest.raises(KeyboardInterrupt, match="^$"), slow.step("loading", "b.py"):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"), slow.step("loading", "b.py"):
         exec(raised, {})
 
 

@@ -50,6 +50,12 @@ def test_an_odd_file_is_used_or_has_a_fault_with_its_name(name):
     assert shaping(reward()).functions["reward"].file == "mine.py"
 
 
+@pytest.mark.parametrize("name", ["term of surrogates", "term of escapes", "term of 1,000 characters"])
+def test_a_name_that_no_table_can_hold_is_refused(name):
+    with pytest.raises(CandidateError, match=r"returned a component .* up to 200 printable characters"):
+        shaping(FILES[name])
+
+
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
 def test_in_training_it_stops_its_own_group(statement):
     later = f"if NOW:\n        {statement}"

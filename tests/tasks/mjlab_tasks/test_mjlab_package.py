@@ -208,6 +208,11 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
             2,
             "'mine' raised AssertionError: assert False",
         ),
+        (
+            "def mine(env):\n    raise SystemExit\n\n\nobservations = {'mine': mine}\n",
+            2,
+            "raised SystemExit",
+        ),
         ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
         (
             "\nobservations = {'actor': {'concatenate_terms': False}}\n",
