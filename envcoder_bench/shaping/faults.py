@@ -81,7 +81,7 @@ def _text(error: BaseException) -> str:
     """Return the message of an exception, whose class may be a candidate's."""
     try:
         return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    except Exception:
+    except BaseException:  # of whatever kind: the first exception counts
         return ""
 
 

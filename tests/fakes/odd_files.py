@@ -88,6 +88,7 @@ STATEMENTS = {
     "an exception of no kind": "raise type('Mine', (BaseException,), {})('x')",
     "group": "raise BaseExceptionGroup('g', [KeyboardInterrupt()])",
     "exception without a text": f"raise {_BAD_TEXT}",
+    "exception whose text exits": f"raise {_BAD_TEXT}".replace("1 / 0", "exit()"),
     "exception with bad args": "raise type('E', (KeyError,), {'args': property(lambda self: 1 / 0)})('x')",
     "name that is no text": "raise NameError('x', name=3)",
     "syntax error without a line": "raise SyntaxError('x', ('f', 10**30, 1, 'y'))",
