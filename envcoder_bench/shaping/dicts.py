@@ -126,14 +126,13 @@ def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate
     if dicts is None:
         return candidate
     module: Mapping[str, Any] = {**dicts.values, **dict.fromkeys(dicts.functions)}
+    first = min(lines[""] for lines in dicts.lines.values())
     try:
         added = load_candidate(candidate.name, "", file, seed, complete=lambda *_: complete(module, candidate.source))
     except CandidateError as error:
-        section, key = (getattr(error.__cause__, name, "") for name in ("section", "key"))
+        section, key = (str(getattr(error.__cause__, name, "")) for name in ("section", "key"))
         lines = dicts.lines.get(section, {})
-        line = lines.get(key, lines.get("", min(of[""] for of in dicts.lines.values())))
-        raise CandidateError(error.message, file, line, error.function) from error
-    first = min(lines[""] for lines in dicts.lines.values())
+        raise CandidateError(error.message, file, lines.get(key, lines.get("", first)), error.function) from error
     functions = {name: replace(function, line=first) for name, function in added.functions.items()}
     functions.update(candidate.functions)
     return replace(candidate, functions=functions, patches=added.patches, completed=added.completed)

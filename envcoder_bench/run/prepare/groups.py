@@ -286,7 +286,8 @@ def _jailed(
     for name, candidate in results.items():
         if complete is not None and isinstance(candidate, Candidate):
             try:
-                results[name] = with_dicts(candidate, complete, cfg.seed)
+                with of_candidate(candidate.file):
+                    results[name] = with_dicts(candidate, complete, cfg.seed)
             except CandidateError as error:
                 results[name] = error
     return results
