@@ -82,6 +82,21 @@ class CandidateFunction:
 
 
 @dataclass(frozen=True)
+class Dicts:
+    """The dicts of an untrusted file, as plain data.
+
+    Attributes:
+        values: the dict of each section of a task's config: names, numbers, None, tuples and dicts of them.
+        lines: by section, the lines of its keys, and of the section itself as "".
+        functions: the names of the shaping functions that the file defines beside them.
+    """
+
+    values: Mapping[str, Any]
+    lines: Mapping[str, Mapping[str, int]]
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One loaded candidate file.
 
@@ -89,6 +104,7 @@ class Candidate:
         action_dim: its ``ACTION_DIM``, if it has one.
         patches: its changes of the task's config, by section, for tasks that have such.
         completed: the text of the functions that such a task has added.
+        dicts: of an untrusted file, what ``patches`` are made from; None without any.
     """
 
     name: str
@@ -98,6 +114,7 @@ class Candidate:
     action_dim: int | None = None
     patches: Mapping[str, Any] = field(default_factory=dict)
     completed: str = ""
+    dicts: Dicts | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from envcoder_bench.compile.program import COMPARISONS, OPERATIONS, Node, Output
 from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, Contract, clean, most_live, rebuild
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, Dicts
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,31 @@ def test_forgeries_are_refused(contract, name):
     with pytest.raises(CandidateError, match=r"refused|limit|names a component") as raised:
         made(packed(FORGERIES[name]), contract)
     assert str(raised.value).startswith("one.py") and str(raised.value).isprintable()
+
+
+DICTS = {"values": {"rewards": {"up": 2.0}}, "lines": {"rewards": {"": 1, "up": 1}}, "functions": ["compute_reward"]}
+
+
+def test_dicts_come_back_as_data_only_for_tasks_that_take_them(contract):
+    content = wire.pack({"dicts": {**DICTS, "values": {"rewards": {"up": {"x": [0, [1, None]]}}}}})
+    dicts = made(content, replace(contract, reads_dicts=True)).dicts
+    assert dicts == Dicts({"rewards": {"up": {"x": (0, (1, None))}}}, DICTS["lines"], ("compute_reward",))
+    with pytest.raises(CandidateError, match="neither a candidate nor an error"):
+        made(content, contract)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"values": {}}, {"values": {"torch": {"up": 1}}}, {"values": {"rewards": {"up": "x"}}}, {"values": None},
+        {"values": {"rewards": {"up": 1e7}}}, {"values": {"rewards": 1}}, {"lines": {}}, {"functions": ["print"]},
+        {"lines": {"rewards": {"up": 1}}}, {"lines": {"rewards": {"": 99}}}, {"lines": {"rewards": 1}},
+        {"functions": [["x"]]}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_forged_dicts_are_refused(contract, part):
+    with pytest.raises(CandidateError, match="its answer from the jail was refused"):
+        made(wire.pack({"dicts": {**DICTS, **part}}), replace(contract, reads_dicts=True))
 
 
 @pytest.mark.parametrize(

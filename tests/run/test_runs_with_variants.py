@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from odd_files import TEXTS
 
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
@@ -210,6 +211,18 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
         sources = made(cartpole, texts, terms=True)
     assert len(sources) == 3 + 9 and {"broken", "plain"} < set(names(sources))
     assert "candidate broken has no variants" in caplog.text and "returns no components" in caplog.text
+
+
+@pytest.mark.slow
+def test_candidate_whose_text_cannot_be_read_or_changed_costs_only_its_own_variants(cartpole, caplog):
+    chosen = ("sum of 2,500 terms", "2,800 elif", "number of 400 digits", "full-width name")
+    texts = {f"odd{k}": TEXTS[name] for k, name in enumerate(chosen)}
+    with caplog.at_level("WARNING", logger="envcoder_bench"):
+        sources = made(cartpole, {**texts, "mine": MINE}, sweep="swing=0,2")
+    assert {"mine", *texts} < set(names(sources)) and any(name.startswith("mine.") for name in names(sources))
+    assert "candidate odd0 has no variants" in caplog.text
+    with pytest.raises(UserError, match="there is no term or number 'swng'"):
+        made(cartpole, {"mine": MINE, "other": MINE}, sweep="swng=1,2")
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class MjlabTask(Task):
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
-        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+        from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, raised_in
 
         if "trial" not in vars(cls):
             cls.trial = cls({}, TRIAL_ENVS, "cpu")
@@ -150,7 +150,7 @@ class MjlabTask(Task):
             task.settle()
         except PatchError:
             raise
-        except Exception as error:
+        except FAULTS as error:
             raise raised_in(", ".join(patches), "", error) from error
         for error in task.faults.values():
             raise error
