@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from envcoder_bench.compat.torch_archive import archive_records
+from envcoder_bench.compat.torch_archive import ArchiveError, archive_records, load_plain
 from envcoder_bench.core.errors import UserError
 
 INSTALL = "pip install 'envcoder-bench[export]'"
@@ -44,11 +44,13 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
         module = load_torchscript(name, path)
         if module is not None:
             return "torchscript", module, True
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        saved = load_plain(path)
         if isinstance(saved, Mapping) and ("model_state_dict" in saved or "actor_state_dict" in saved):
             return "rsl_rl", _rsl_rl(name, path, saved), True
     except UserError:
         raise
+    except ArchiveError as error:
+        raise UserError(f"policy {name}: {path} is refused: {error}") from error
     except Exception as error:  # an unpickler can raise anything
         raise UserError(
             f"policy {name}: {path} cannot be read: it must be TorchScript, ONNX (.onnx), a policy.pth of a run, or a"
@@ -277,7 +279,10 @@ def load_torchscript(name: str, path: Path) -> Any:
     Raises UserError if its code could do more than compute.
     """
     content = path.read_bytes()  # once, so that what is loaded is what was examined
-    records = archive_records(content)
+    try:
+        records = archive_records(content)
+    except ArchiveError as error:
+        raise UserError(f"policy {name}: {path} is refused: {error}") from error
     if records is None or not any(record.startswith("code/") for record in records):
         return None
     # code and pickles may compute, and do nothing else
