@@ -7,6 +7,7 @@ has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_
 import io
 import os
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -71,6 +72,19 @@ def archive_records(content: bytes) -> dict[str, bytes] | None:
         return {record: reader.get_record(record) for record in reader.get_all_records()}
     except RuntimeError:
         return None
+
+
+def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
+    """Return the module of a file of TorchScript, on the CPU, the name of its forward, and the graphs of all functions.
+
+    ``torch.jit.load`` does not give the functions that the module calls. Raises RuntimeError if torch cannot read it.
+    """
+    units = torch._C.CompilationUnit()
+    with warnings.catch_warnings(action="ignore"):
+        module = torch._C.import_ir_module_from_buffer(units, content, torch.device("cpu"), {}, False)
+        wrapped = torch.jit._recursive.wrap_cpp_module(module)
+    graphs = {function.qualified_name: function.graph for function in units.get_functions()}
+    return wrapped, f"{module._type().qualified_name()}.forward", graphs
 
 
 def _refuse_large(reader: Any, limit: int) -> None:

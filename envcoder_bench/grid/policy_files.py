@@ -1,9 +1,7 @@
 """Policies from files: TorchScript, ONNX, a checkpoint of this package's runs, or one of rsl_rl."""
 
-import io
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from envcoder_bench.compat.torch_archive import ArchiveError, archive_records, load_plain
+from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.grid.torchscript import load_torchscript
 
 INSTALL = "pip install 'envcoder-bench[export]'"
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
@@ -259,48 +258,3 @@ class OnnxSession(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         output = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
         return torch.from_numpy(output).to(obs.device)
-
-
-# TorchScript files
-
-
-# operators that read or write files, or speak to other processes; as words, because code can rename torch
-_DENIED = re.compile(r"\b(from_file|save|load|classes|rpc_\w+)\b")
-_CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # of C++, which may do anything
-# ops.NAMESPACE.NAME; other namespaces than these have operators for files, networks and processes
-_OPS = re.compile(r"\bops\b(?!\.(?:prim|aten)\.)")
-# getattr of an attribute whose name is not written as one word, and could be spelled with escapes or in parts
-_GETATTR = re.compile(r"\bgetattr\b(?!\([^\"'#\n]*, \"\w+\"\))")
-
-
-def load_torchscript(name: str, path: Path) -> Any:
-    """Return the module of a TorchScript file, on the CPU; None if it is no such file.
-
-    Raises UserError if its code could do more than compute.
-    """
-    content = path.read_bytes()  # once, so that what is loaded is what was examined
-    try:
-        records = archive_records(content)
-    except ArchiveError as error:
-        raise UserError(f"policy {name}: {path} is refused: {error}") from error
-    if records is None or not any(record.startswith("code/") for record in records):
-        return None
-    # code and pickles may compute, and do nothing else
-    for record, data in records.items():
-        if record.endswith((".py", ".pkl")):
-            text = data.decode("latin-1")
-            patterns = [_CLASSES] if record.endswith(".pkl") else [_DENIED, _OPS, _GETATTR]
-            match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
-            if match is not None:
-                line = text.count("\n", 0, match.start()) + 1
-                what = text[match.start() : match.start() + 40].split("\n")[0]
-                raise UserError(
-                    f"policy {name}: {path} is refused: its code could use files or other processes ({record}, line"
-                    f" {line}: {what}); export it as ONNX, which only computes"
-                )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.jit.load(io.BytesIO(content), map_location="cpu")
-    except (RuntimeError, ValueError, EOFError):
-        return None
