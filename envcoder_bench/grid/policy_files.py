@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.grid.torchscript import load_torchscript
+from envcoder_bench.grid.torchscript import MOST_OPERATORS, load_torchscript
 
 INSTALL = "pip install 'envcoder-bench[export]'"
+_LOOPS = {"Loop", "Scan", "SequenceMap"}
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
 
@@ -140,11 +141,36 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
         raise UserError(f"policy {name}: an .onnx file needs the package onnx: {INSTALL}") from error
     try:
         model = onnx.load(str(path))
+        _refuse_endless(name, path, model)
         return (OnnxGraph(model), True) if supported(model) else (OnnxSession(path), False)
     except ImportError as error:
         raise UserError(f"policy {name}: {path} needs the package onnxruntime: {INSTALL}") from error
+    except UserError:
+        raise
     except Exception as error:  # protobuf's and onnxruntime's errors have no common class
         raise UserError(f"policy {name}: {path} cannot be read: it is damaged, or not ONNX") from error
+
+
+def _refuse_endless(name: str, path: Path, model: Any) -> None:
+    """Raise UserError if a graph has loops, or functions that call each other too often."""
+    functions = {(one.domain, one.name): one.node for one in model.functions}
+    known: dict[tuple[str, str], int] = {}
+
+    def count(nodes: Any) -> int:
+        return sum(map(operators, nodes))
+
+    def operators(node: Any) -> int:
+        if node.op_type in _LOOPS:
+            raise UserError(f"policy {name}: {path} is refused: its operator {node.op_type} may not end")
+        graphs = [graph for value in node.attribute for graph in (value.g, *value.graphs)]
+        key = (node.domain, node.op_type)
+        if key in functions and key not in known:
+            known[key] = MOST_OPERATORS + 1  # while it is counted
+            known[key] = count(functions[key])
+        return 1 + known.get(key, 0) + sum(count(graph.node) for graph in graphs)
+
+    if count(model.graph.node) > MOST_OPERATORS:
+        raise UserError(f"policy {name}: {path} is refused: a call executes more than {MOST_OPERATORS:,} operators")
 
 
 # ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs

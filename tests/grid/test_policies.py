@@ -84,6 +84,50 @@ def test_onnx_with_other_operators_runs_in_onnxruntime(tmp_path) -> None:
     torch.testing.assert_close(loaded.act(obs), torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
 
 
+def _looping(path, levels=0):
+    """A policy with an endless loop of ONNX, or with functions each of which calls the one before it twice."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    def info(name, kind=TensorProto.FLOAT, shape=("n", 48)):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    functions = []
+    for k in range(levels):
+        calls = [helper.make_node("Sin" if k == 0 else f"f{k - 1}", ["x"], ["y"], domain="" if k == 0 else "mine")]
+        calls.append(helper.make_node("Sin" if k == 0 else f"f{k - 1}", ["y"], ["z"], domain="" if k == 0 else "mine"))
+        opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+        functions.append(helper.make_function("mine", f"f{k}", ["x"], ["z"], calls, opsets))
+    body = [helper.make_node("Identity", ["going"], ["again"]), helper.make_node("Sin", ["x"], ["y"])]
+    values = [info("k", TensorProto.INT64, ()), info("going", TensorProto.BOOL, ()), info("x")]
+    loop = helper.make_graph(body, "loop", values, [info("again", TensorProto.BOOL, ()), info("y")])
+    true = helper.make_node("Constant", [], ["true"], value=helper.make_tensor("t", TensorProto.BOOL, (), [True]))
+    nodes = [true, helper.make_node("Loop", ["", "true", "obs"], ["actions"], body=loop)]
+    if levels:
+        nodes = [helper.make_node(f"f{levels - 1}", ["obs"], ["actions"], domain="mine")]
+    graph = helper.make_graph(nodes, "policy", [info("obs")], [info("actions")])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=functions)
+    model.ir_version = 9
+    onnx.save(model, str(path))
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"), [(0, "its operator Loop may not end"), (60, "more than 20,000 operators")]
+)
+def test_onnx_that_may_not_end_is_refused(tmp_path, levels, message) -> None:
+    _looping(tmp_path / "policy.onnx", levels)
+    with pytest.raises(UserError, match=rf"policy p: .*policy\.onnx is refused: .*{message}"):
+        read_policy("p", tmp_path / "policy.onnx")
+    pytest.importorskip("onnxruntime")
+    _looping(tmp_path / "policy.onnx", 3)
+    obs = torch.randn(2, 48)
+    expected = obs
+    for _ in range(8):
+        expected = torch.sin(expected)
+    torch.testing.assert_close(read_policy("p", tmp_path / "policy.onnx")[1](obs), expected)
+
+
 def test_rsl_rl_checkpoint_is_loaded_with_its_normalizer(tmp_path) -> None:
     net = network(48)
     state = {f"actor.{key}": value for key, value in net.state_dict().items()}
