@@ -20,8 +20,9 @@ print(render.missing())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, package", [("egl", "libegl1"), ("osmesa", "libosmesa6")])
-@pytest.mark.parametrize("first", ["", "import isaacgym_mujoco"])
+@pytest.mark.parametrize(
+    "name, package, first", [("egl", "libegl1", ""), ("osmesa", "libosmesa6", "import isaacgym_mujoco")]
+)
 def test_missing_opengl_is_no_fault_until_a_frame_is_drawn(name, package, first, tmp_path):
     # as PyOpenGL without the library
     (tmp_path / "OpenGL").mkdir()
