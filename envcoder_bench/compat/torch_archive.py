@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
+from torch.jit._recursive import wrap_cpp_module
 
 _ZIP = b"PK\x03\x04"  # files that begin with something else are read by other loaders of torch
 # bytes that the content may be larger than the file: torch compresses only TorchScript's code
@@ -79,10 +80,11 @@ def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
 
     ``torch.jit.load`` does not give the functions that the module calls. Raises RuntimeError if torch cannot read it.
     """
-    units = torch._C.CompilationUnit()
+    units: Any = torch._C.CompilationUnit()
+    read: Any = torch._C.import_ir_module_from_buffer
     with warnings.catch_warnings(action="ignore"):
-        module = torch._C.import_ir_module_from_buffer(units, content, torch.device("cpu"), {}, False)
-        wrapped = torch.jit._recursive.wrap_cpp_module(module)
+        module = read(units, content, torch.device("cpu"), {}, False)
+        wrapped = wrap_cpp_module(module)
     graphs = {function.qualified_name: function.graph for function in units.get_functions()}
     return wrapped, f"{module._type().qualified_name()}.forward", graphs
 

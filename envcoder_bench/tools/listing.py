@@ -72,7 +72,7 @@ def read_run(path: Path) -> ListedRun:
         date = "" if record.begun is None else record.begun[:19].replace("T", " ")
         config = parse_plain(record.config)
         source = config.get("task_source") or ""
-        task = source if is_mjlab_address(source) else config["task"]["name"]
+        task = str(source if is_mjlab_address(source) else config["task"]["name"])
         ranked = _ranked(folder)
     except UserError as error:
         damage = str(error)
