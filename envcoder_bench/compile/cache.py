@@ -76,7 +76,7 @@ class FunctionCache:
         path = self._path(functions, *parts)
         try:
             return None if path is None else json.loads(read_packed(path))
-        except ValueError:  # absent, or damaged
+        except (ValueError, RecursionError):  # absent, or damaged
             return None
 
     def save_plain(self, plain: object, functions: Sequence[CandidateFunction], *parts: object) -> None:

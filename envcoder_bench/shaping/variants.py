@@ -311,12 +311,18 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     body = [*body]
     stores = Counter(_stores(body))
     for name, value, alone in _bindings(body):
-        parts = [*_parts(name, value)]
-        if stores[name] == 1:
+        if stores[name] == 1 and alone:
+            parts = [*_parts(name, value)]
             # WEIGHTS["a"] = 2.0 changes this part
-            changed = tuple(f"{one}." for one in stores if one != name)
-            kept = [(full, node) for full, node in parts if not f"{full}.".startswith(changed)]
-            yield from kept if parts else [(name, value)] * alone
+            kept = [(full, node) for full, node in parts if not any(one in stores for one in _above(full, name))]
+            yield from kept if parts else [(name, value)]
+
+
+def _above(full: str, name: str) -> Iterator[str]:
+    """Yield a dotted name and those that it begins with, as far as ``name``, which is left out."""
+    while len(full) > len(name):
+        yield full
+        full = full.rpartition(".")[0]
 
 
 def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -173,10 +173,11 @@ def read_videos(folder: Path) -> PageVideos | None:
 
 def page_videos(folder: Path) -> dict[str, Path]:
     """Return the video files of a run's page by candidate."""
-    recording = folder / VIDEOS / RECORDING
-    if not recording.is_file():
+    try:
+        recording = Recording.load(folder / VIDEOS / RECORDING)
+    except (OSError, ValueError):  # absent or damaged
         return {}
-    files = {episode.name: folder / VIDEOS / f"{episode.name}.mp4" for episode in Recording.load(recording).episodes}
+    files = {episode.name: folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes}
     return {name: file for name, file in files.items() if file.is_file()}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,20 @@ def test_declared_numbers_are_found_and_changed_in_place():
     expected = expected.replace("p=60.0", "p=70").replace("float = 6", "float = 7").replace("0.75", "0.8")
     expected = expected.replace("= 8.0", "= (-9.0)").replace("d = -1", "d = 4").replace("r(2.0", "r(1e2")
     assert with_numbers(DECLARED, values) == expected
+
+
+def test_time_to_find_declared_numbers_grows_with_the_file():
+    def seconds(text):
+        began = time.process_time()
+        numbers(text)
+        return time.process_time() - began
+
+    many = "\n".join(f"A{k} = {k}" for k in range(7_000))
+    in_function = "def f():\n" + "".join(f"    A{k} = {k}\n" for k in range(5_000))
+    chained = " = ".join(f"A{k}" for k in range(4_000)) + f" = [{'1,' * 20_000}]"
+    for text in (many, in_function, chained):
+        assert seconds(text) < 2.0
+    assert numbers("A = B = {'x': 1.0}\nC = {'x': 1.0}") == {"C.x": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
         ("task.py", "pendulum.xml", "pendulm.xml", "pendulm.xml is missing: the model of the task"),
         ("task.yaml", "name: Pendulum", "name: Swing", "its name is Swing, and that of Pendulum is Pendulum"),
         ("task.yaml", "name: Pendulum", "nam: Pendulum", "'name' must be the task's name"),
-        ("task.yaml", "name: Pendulum", "name: [", "while parsing"),
+        ("task.yaml", "name: Pendulum", "name: [", "task.yaml: line 4: expected ',' or ']'"),
         ("task.yaml", "name: Pendulum", "name: ant", "cannot be named ant"),
     ],
 )

@@ -44,7 +44,7 @@ TINY = {
     "evaluation.num_envs": 1, "evaluation.final_episodes": 1, "evaluation.points": 1, "num_envs_per_candidate": 16,
     "learning_iterations": 3, "device": "cpu", "task.env.episodeLength": 120,
 }  # fmt: skip
-NEEDS_OPENGL = pytest.mark.skipif("render.missing()", reason="no OpenGL: apt-get install " + render.PACKAGES)
+NEEDS_OPENGL = pytest.mark.skipif("render.missing()", reason="no OpenGL: see render.missing()")
 
 
 @pytest.fixture(scope="module")

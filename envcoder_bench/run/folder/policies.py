@@ -1,8 +1,6 @@
 """Trained policies, read from a run folder."""
 
 import logging
-import pickle
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
@@ -168,8 +167,10 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
     run = run if isinstance(run, OpenedRun) else open_run(run)
     seed, file = find_policy(run, candidate, seed)
     try:
-        exported = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        exported = load_plain(file)
+    except ArchiveError as error:
+        raise UserError(f"{file} is refused: {error}; restore it from a copy") from error
+    except Exception as error:  # an unpickler can raise anything
         raise UserError(f"{file} cannot be read: it is damaged, or not a policy") from error
     params = run.cfg.params
     try:
