@@ -28,14 +28,16 @@ ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,graphics,utili
 # hadolint ignore=DL3006
 FROM torch-${DEVICE}
 WORKDIR /opt/envcoder_bench
-COPY requirements.txt ./
-RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.txt
+COPY requirements-build.txt requirements.txt ./
+# what builds packages is locked, too
+RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements-build.txt \
+    && pip install --no-cache-dir --no-deps --no-build-isolation --require-hashes -r requirements.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY packages/isaacgym_mujoco ./packages/isaacgym_mujoco
 COPY envcoder_bench ./envcoder_bench
 COPY cfg ./cfg
 COPY user_functions ./user_functions
-RUN pip install --no-cache-dir --no-deps ./packages/isaacgym_mujoco . && eval-shapers --version
+RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/isaacgym_mujoco . && eval-shapers --version
 # folders that any user of -u may write
 ENV HOME=/tmp/home
 RUN mkdir -m 777 /tmp/home /work

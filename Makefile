@@ -5,7 +5,7 @@
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
-# make lock   write requirements.txt and requirements-test.txt again, with the hashes of all files; needs uv
+# make lock   write requirements.txt, requirements-test.txt and requirements-build.txt again, with the hashes of all files; needs uv
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -15,7 +15,8 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 # The files have all packages, so that nothing is resolved; modules are compiled when they are first imported
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# and what builds packages is locked, too: with --no-build-isolation pip takes it from the environment
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation
 LOCKED = --no-deps --require-hashes -r
 
 .PHONY: demo demo-auto test test-fast bench-check docs lint lock install clean
@@ -23,9 +24,10 @@ LOCKED = --no-deps --require-hashes -r
 install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
-$(VENV)/installed: requirements.txt requirements-torch.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
+$(VENV)/installed: requirements-build.txt requirements.txt requirements-torch.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(LOCKED) requirements-build.txt
 	$(PIP) $(LOCKED) requirements.txt
 	$(PIP) -r requirements-torch.txt
 	$(PIP) --no-deps --editable packages/isaacgym_mujoco --editable .
@@ -39,6 +41,8 @@ $(VENV)/tested: $(VENV)/installed requirements-test.txt
 
 # requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
 # build brings are not locked: see requirements-torch.txt
+# requirements-build.txt has what builds this package, editable, and those of the others that have no wheel
+BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
 
 lock:
@@ -51,6 +55,8 @@ lock:
 		!skip' requirements.txt requirements-test.txt > requirements.new
 	echo elegantrl==0.3.6 | $(LOCK) --no-deps - >> requirements.new  # it requires gym[Box2D], which needs a compiler
 	mv requirements.new requirements-test.txt
+	printf '%s\n' $(BUILD) | $(LOCK) --constraint requirements.txt --constraint requirements-test.txt \
+		--output-file requirements-build.txt -
 
 demo: install
 	$(BIN)/python scripts/demo.py

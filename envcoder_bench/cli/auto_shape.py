@@ -149,7 +149,7 @@ def _search(args: argparse.Namespace) -> int:
 
     class View(screen.View):
         def say(self, text: str) -> None:
-            print(screen.printable(text), flush=True)
+            print(text, flush=True)
 
         def show(self, result: RunResult) -> None:
             show_ranking(result)

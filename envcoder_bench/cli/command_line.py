@@ -4,9 +4,10 @@ import argparse
 import difflib
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.plain_text import one_line, own_codes, visible
 from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
@@ -126,7 +128,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
                 raise
         except KeyboardInterrupt as stop:
             message, code = str(stop) or "stopped; nothing was written", 130
-        print(f"{name}: {message}", file=sys.stderr)
+        print(f"{name}: {one_line(message)}", file=sys.stderr)
         return code
 
 
@@ -149,7 +151,7 @@ def _print_message(text: str) -> None:
     if bars is None:
         print(text, file=sys.stderr, flush=True)
     else:
-        bars.tqdm.write(text, file=sys.stderr)
+        bars.tqdm.write(visible(text), file=own_codes(sys.stderr))
 
 
 @contextmanager
@@ -294,6 +296,7 @@ def listed(words: Sequence[str]) -> list[str]:
 # output that never fails
 
 
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PLAIN = str.maketrans({"±": "+-", "…": "...", "█": "#", "→": "->"})
 
 
@@ -344,13 +347,34 @@ class BestEffort:
         return getattr(self._stream, name)
 
 
+class VisibleText:
+    """A text stream that prints all texts as ``plain_text.visible`` ones, and drops the colours of other libraries.
+
+    Attributes:
+        own_codes: the stream itself, for control codes of this program.
+    """
+
+    def __init__(self, stream: BestEffort) -> None:
+        self.own_codes = stream
+
+    def write(self, text: str) -> int:
+        self.own_codes.write(visible(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own_codes, name)
+
+
 @contextmanager
 def best_effort_output() -> Iterator[None]:
-    """Ignore failures of printing in this block, and of the flush at its end."""
+    """Print visible text only in this block; ignore failures of printing, and of the flush at its end."""
     before = sys.stdout, sys.stderr
     opened = [_reopen(number) for number, stream in enumerate(before, 1) if stream is None]
     kept = iter(opened)
-    streams = [BestEffort(next(kept) if stream is None else stream) for stream in before]
+    streams = [VisibleText(BestEffort(next(kept) if stream is None else stream)) for stream in before]
     sys.stdout, sys.stderr = streams  # type: ignore[assignment]
     try:
         yield

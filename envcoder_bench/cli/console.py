@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
+from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import invocation, resume_command, shown
+from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
@@ -60,10 +62,7 @@ class Console(Reporter):
         if self._names_folder:
             log.info("folder: %s", shown(folder))
         if self._one_process_a_wave:
-            import yaml
-
-            config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-            self._isolated = config.get("isolate") == "process"
+            self._isolated = read_yaml(folder / "config.yaml").get("isolate") == "process"
 
     def rung_began(self, number: int, rungs: int, alive: int, candidates: int) -> None:
         self._rung = f"rung {number} of {rungs}, {alive} of {candidates} alive, "
@@ -180,7 +179,7 @@ def exit_code(result: RunResult) -> int:
 
 def show_ranking(result: RunResult) -> None:
     """Print the ranking and the run's folder."""
-    print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()))
+    print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()), file=own_codes(sys.stdout))
     for path in (*result.pictures, result.folder / "results.csv", result.folder / "candidates"):
         if path.exists():
             print(shown(path))

@@ -16,6 +16,7 @@ from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import shown
 from envcoder_bench.tasks.registry import task_names
 
@@ -125,7 +126,7 @@ def compare_runs(words: list[str]) -> int:
     from envcoder_bench.tools.compare import compare, comparison_page, render
 
     comparison = compare(args.runs)
-    print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="")
+    print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="", file=own_codes(sys.stdout))
     if args.output is None:
         output = Path(args.runs[0]).resolve().parent / "compare.html"
     if output is not None:
@@ -205,7 +206,8 @@ examples:
   # the policy of one candidate and seed, as TorchScript
   COMMAND runs/Cartpole_20260101-120000 --candidate human --seed 0 --format torchscript
 
-It writes these files into the candidate's folder, RUN/candidates/NAME (docs/export.md):
+It executes the code of the candidate and of the run's task, and writes these files into the candidate's folder,
+RUN/candidates/NAME (docs/export.md):
   policy.onnx or policy.pt   observations to actions and, where possible, commands of the drives
   policy.json                names, order, units and rates of all that goes in and out
   model.xml                  the robot as the run simulated it, for MuJoCo; with meshes, textures and height fields in
@@ -335,8 +337,9 @@ examples:
   # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
   COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
 
-All policies start in the same state and meet the same random numbers. Without a display, videos are rendered with EGL
-or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or libosmesa6).
+It executes the code of the candidates and of the run's task. All policies start in the same state and meet the same
+random numbers. Without a display, videos are rendered with EGL or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or
+libosmesa6).
 
 exit codes: 0 done; 2 bad input, no renderer, no viewer, or a file that cannot be read or written.
 """
@@ -433,15 +436,17 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
 
 
 _REPORT = """\
-Write the page of a run, report.html, with videos of its best policies.
+Write the page of a run, report.html, again.
 
 examples:
-  # the page of a run, with videos of the best three candidates and of both baselines
+  # from the files of the run alone, with the videos that it has
   COMMAND runs/Anymal_20260101-120000
-  # without videos, in a second
-  COMMAND runs/Anymal_20260101-120000 --video 0
+  # with new videos of the best three candidates and of both baselines
+  COMMAND runs/Anymal_20260101-120000 --video 3
 
-eval-shapers writes the page at the end of a run. docs/reading_a_run.md describes it.
+eval-shapers writes the page at the end of a run. docs/reading_a_run.md describes it. Without --video no code of the
+run is executed, so that a page of somebody else's run is safe to write. With it the code of the run's candidates and
+of its task is executed, which makes the videos and judges the rewards.
 
 exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 """
@@ -451,7 +456,11 @@ def report_parser() -> PlainParser:
     parser = _parser("report", _REPORT)
     parser.add_argument("run", metavar="RUN", help="the folder of a run")
     parser.add_argument(
-        "--video", type=count, metavar="K", help="videos of the best K candidates and of both baselines (default: 3)"
+        "--video",
+        type=count,
+        metavar="K",
+        help="new videos of the best K candidates and of both baselines, for which the run's code is executed; 0: no"
+        " videos (default: those that the run has)",
     )
     return parser
 
@@ -460,7 +469,9 @@ def write_report(words: list[str]) -> int:
     args = report_parser().parse_args(words)
     from envcoder_bench.video.page import write_page  # it imports torch, which --help does not need
 
-    print(shown(write_page(args.run, args.video)))
+    if args.video:
+        print(f"--video executes the code of the candidates and of the task of {args.run}", file=sys.stderr)
+    print(shown(write_page(args.run, args.video, executes=bool(args.video))))
     return 0
 
 
@@ -482,7 +493,5 @@ VERBS = {
     "list": Verb("list the runs in a folder, with task, date, best candidate and status", list_parser, list_runs),
     "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
-    "report": Verb(
-        "write the page of a run again, report.html, with videos of its best policies", report_parser, write_report
-    ),
+    "report": Verb("write the page of a run again, report.html", report_parser, write_report),
 }

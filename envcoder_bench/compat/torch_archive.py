@@ -1,22 +1,109 @@
-"""The records of a file of ``torch.jit.save``, read as ``torch.jit.load`` reads them.
+"""The files of ``torch.save`` and ``torch.jit.save``, read within limits.
 
 Python's zipfile may see other records in a crafted archive than torch does, so that this is torch's own reader, which
 has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_container.h; torch 2.11 to 2.13).
 """
 
 import io
+import os
+import re
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
+from torch import Tensor
+from torch.jit._recursive import wrap_cpp_module
 
 _ZIP = b"PK\x03\x04"  # files that begin with something else are read by other loaders of torch
+# bytes that the content may be larger than the file: torch compresses only TorchScript's code
+_ALLOWANCE = 64 << 20
+_ARRAY = re.compile(rb"c(__builtin__|builtins)\nbytearray\n")
+
+
+class ArchiveError(ValueError):
+    """A file is damaged, or stands for far more bytes than it has."""
+
+
+def load_plain(file: Path | BinaryIO) -> Any:
+    """Return what ``torch.save`` wrote, on the CPU, if it is plain data.
+
+    Raises:
+        ArchiveError: a checksum is wrong, or the content could take all memory.
+        Exception: anything else that torch's reader raises for a damaged file.
+    """
+    if isinstance(file, Path):
+        with file.open("rb") as content:
+            return load_plain(content)
+    limit = file.seek(0, os.SEEK_END) + _ALLOWANCE
+    file.seek(0)
+    is_archive = file.read(len(_ZIP)) == _ZIP
+    file.seek(0)
+    if is_archive:
+        reader = torch._C.PyTorchFileReader(file)
+        _refuse_large(reader, limit)
+        pickled = reader.get_record("data.pkl")
+        with zipfile.ZipFile(file) as parts:  # torch.load does not compare the checksums that torch.save writes
+            changed = parts.testzip()
+        if changed is not None:
+            raise ArchiveError(f"the checksum of {changed} is wrong")
+    else:
+        pickled = file.read()
+    if _ARRAY.search(pickled):
+        raise ArchiveError("it makes a bytearray, whose length can be any number")
+    file.seek(0)
+    saved = torch.load(file, map_location="cpu", weights_only=True)
+    size = sum(x.numel() * x.element_size() for x in _tensors(saved))
+    if size > limit:  # one number can be stretched over any shape
+        raise ArchiveError(f"its tensors take {size >> 20:,} MiB, and it has {limit - _ALLOWANCE >> 10:,} KiB")
+    return saved
 
 
 def archive_records(content: bytes) -> dict[str, bytes] | None:
-    """Return the records of an archive by name; None if the content is no archive."""
+    """Return the records of an archive by name; None if the content is no archive.
+
+    Raises ArchiveError as ``load_plain`` does.
+    """
     if not content.startswith(_ZIP):
         return None
     try:
         reader = torch._C.PyTorchFileReader(io.BytesIO(content))
+        _refuse_large(reader, len(content) + _ALLOWANCE)
         return {record: reader.get_record(record) for record in reader.get_all_records()}
     except RuntimeError:
         return None
+
+
+def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
+    """Return the module of a file of TorchScript, on the CPU, the name of its forward, and the graphs of all functions.
+
+    ``torch.jit.load`` does not give the functions that the module calls. Raises RuntimeError if torch cannot read it.
+    """
+    units: Any = torch._C.CompilationUnit()
+    read: Any = torch._C.import_ir_module_from_buffer
+    with warnings.catch_warnings(action="ignore"):
+        module = read(units, content, torch.device("cpu"), {}, False)
+        wrapped = wrap_cpp_module(module)
+    graphs = {function.qualified_name: function.graph for function in units.get_functions()}
+    return wrapped, f"{module._type().qualified_name()}.forward", graphs
+
+
+def _refuse_large(reader: Any, limit: int) -> None:
+    size = sum(map(reader.get_record_size, reader.get_all_records()))
+    if size > limit:
+        raise ArchiveError(f"its parts take {size >> 20:,} MiB, and it has {limit - _ALLOWANCE >> 10:,} KiB")
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """Return the tensors in nested plain data, each once."""
+    tensors: dict[int, Tensor] = {}
+    waiting, visited = [value], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Tensor):
+            tensors[id(value)] = value
+        elif isinstance(value, (dict, list, tuple, set)) and id(value) not in visited:
+            visited.add(id(value))
+            waiting += value.values() if isinstance(value, dict) else value
+    return [*tensors.values()]

@@ -1,6 +1,7 @@
 """Results about functions on disk, so that a function is traced and checked once for the same code and task."""
 
 import ast
+import contextlib
 import functools
 import hashlib
 import json
@@ -75,7 +76,7 @@ class FunctionCache:
         path = self._path(functions, *parts)
         try:
             return None if path is None else json.loads(read_packed(path))
-        except ValueError:  # absent, or damaged
+        except (ValueError, RecursionError):  # absent, or damaged
             return None
 
     def save_plain(self, plain: object, functions: Sequence[CandidateFunction], *parts: object) -> None:
@@ -107,7 +108,8 @@ def read_packed(path: Path, most: int = 0) -> bytes:
 
 def write_packed(path: Path, content: bytes) -> None:
     """Write a file in the cache atomically; nothing where that is not possible."""
-    write_shared(path, zlib.compress(content, 1))
+    with contextlib.suppress(OSError):
+        write_shared(path, zlib.compress(content, 1))
 
 
 @functools.cache

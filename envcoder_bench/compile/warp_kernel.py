@@ -9,6 +9,7 @@ from typing import Any
 
 import warp as wp
 
+from isaacgym_mujoco.compat.warp_cache import is_intact
 from isaacgym_mujoco.compat.warp_start import start_warp
 
 BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
@@ -35,7 +36,7 @@ def make_kernel(code: str) -> Any:
 
 
 def is_built(kernel: Any, target: str) -> bool:
-    """Return whether Warp's cache has the kernel's binary for a target, as ``target`` gives it."""
+    """Return whether Warp's cache has the kernel's binary for a target, as ``target`` gives it, undamaged."""
     module, dim = kernel.module, 1 if target == "cpu" else BLOCK
     try:
         if target == "cpu":
@@ -43,7 +44,8 @@ def is_built(kernel: Any, target: str) -> bool:
         else:
             arch, kind = target.split()
             name = module._get_compile_output_name(None, int(arch), use_ptx=kind == "ptx", block_dim=dim)
-        return (kernel_folder() / module.get_module_identifier(block_dim=dim) / name).is_file()
+        folder = kernel_folder() / module.get_module_identifier(block_dim=dim)
+        return is_intact(folder / name) and is_intact(folder / module._get_meta_name(block_dim=dim))
     except AttributeError:  # another version of Warp: building again costs little
         return False
 

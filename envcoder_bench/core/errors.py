@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from envcoder_bench.core.plain_text import one_line
+
 
 class OneLine:
     """An exception that notebooks show as one line, without a traceback."""
@@ -71,10 +73,10 @@ def exit_on_user_error(program: str) -> Iterator[None]:
     except (UserError, FileNotFoundError) as error:
         missing = error.filename if isinstance(error, FileNotFoundError) else None
         message = str(error) if missing is None else f"{missing}: there is no such file"
-        print(f"{program}: error: {message}", file=sys.stderr)
+        print(f"{program}: error: {one_line(message)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
-        print(f"{program}: {str(stop) or 'stopped'}", file=sys.stderr)
+        print(f"{program}: {one_line(stop) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
 
 

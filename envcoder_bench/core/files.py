@@ -3,13 +3,12 @@
 import errno
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import folder_kind
@@ -41,29 +40,45 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Replace a file's content atomically; if the process is killed midway, the old file is unchanged.
 
     Text is written as UTF-8, with line ends unchanged. The temporary file has a fixed name beside the target, so that
-    the next write overwrites what a killed process left. No two processes may write to one folder.
+    the next write replaces what a killed process left. No two processes may write to one folder.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")
+    with naming(path):
+        _replace(path, path.with_name(f".{path.name}.tmp"), content, lasting=True)
+
+
+def write_shared(path: Path, content: str | bytes) -> None:
+    """Replace a file of the cache, which several processes and threads may write; as ``write_atomic``.
+
+    After a failure of the machine it may be damaged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with naming(path):
+        _replace(path, path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp"), content)
+
+
+def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = False) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)  # of a killed process; or a link, which would be refused
     try:
-        with naming(path), open(temporary, "wb") as file:
+        with open(temporary, "xb", opener=no_links) as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        if temporary.exists():
-            temporary.unlink()
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 
-def write_shared(path: Path, content: bytes) -> None:
-    """Replace a file that several processes may write, such as one of the cache; nothing where that is not possible."""
-    scratch = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(content)
-        os.replace(scratch, path)
+def no_links(path: str | Path, flags: int) -> int:
+    """Open a file, but not through a link, which somebody else's folder may have in its place: an ``opener``.
+
+    Raises OSError for a link.
+    """
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -88,6 +103,8 @@ def locked(folder: Path, kind: str, wait: float = 0.0) -> Iterator[None]:
     Raises:
         UserError: another process holds the lock.
     """
+    from filelock import FileLock, Timeout  # torch's dependency; confined processes have no packages
+
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=wait)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import no_links
+from envcoder_bench.core.plain_text import one_line, visible
 
 NAME = "run.log"
 MOST_PRINTED = 20  # lines of a candidate on the screen
@@ -52,7 +54,9 @@ class RunLog(logging.Handler):
         """Open the file in this run's folder and write the buffered messages."""
         self.path = folder / NAME
         try:
-            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file = open(  # noqa: SIM115  until close()
+                self.path, "a", encoding="utf-8", errors="backslashreplace", opener=no_links
+            )
         except OSError:
             self._lost = True
         waiting, self._waiting = self._waiting, []
@@ -62,12 +66,15 @@ class RunLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message of this thread's run; runs in other threads have logs of their own."""
         if _current.get() in (None, self):
-            self.note(record.getMessage(), record.created)
+            self.note(one_line(record.getMessage()), record.created)
 
     def note(self, text: str, created: float | None = None) -> None:
-        """Write a text with the time of day before its first line."""
+        """Write a text with the time of day before its first line; further ones, as of a table, are indented.
+
+        So no text of a candidate begins as a message of the run does.
+        """
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
-        line = f"{stamp} {text.strip()}\n"
+        line = "\n  ".join(visible(f"{stamp} {text.strip()}").split("\n")) + "\n"
         if self.path is None:
             self._waiting.append(line)
         else:
@@ -137,8 +144,8 @@ class Prints:
         before = self._lines[name]
         if before > MOST_PRINTED + MOST_LOGGED:
             return
-        lines = [line if len(line) <= WIDEST else f"{line[:WIDEST]}..." for line in text.split("\n")]
-        if len(lines) > 1 and not lines[-1]:
+        lines = [f"{name} prints: {one_line(line, WIDEST)}" for line in text.split("\n")]
+        if text.endswith("\n"):
             del lines[-1]
         self._lines[name] += len(lines)
         # the first lines are shown, the next are kept in the log, and the rest is counted
@@ -149,7 +156,7 @@ class Prints:
         if shown:
             self._show("\n".join(shown))
         if kept:
-            self._keep(f"{name} prints: " + "\n".join(kept))
+            self._keep("\n".join(kept))
         if self._lines[name] > MOST_PRINTED + MOST_LOGGED:
             self._keep(f"{name} prints more, which is left out")
 
@@ -262,7 +269,7 @@ class RepeatHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if is_muted():
             return
-        text = record.getMessage().rstrip("\n")
+        text = one_line(record.getMessage())
         if record.thread != self._thread:
             self._show(text)
             return
@@ -277,7 +284,7 @@ class RepeatHandler(logging.Handler):
         """Show the warnings since the last flush."""
         kinds, self._kinds = self._kinds, {}
         for texts in kinds.values():
-            self._show(one_line(texts, self._log))
+            self._show(joined(texts, self._log))
 
 
 def flush_messages() -> None:
@@ -291,7 +298,7 @@ def kind(text: str) -> str:
     return _OWN.sub("#", _PLACE.sub("", text, count=1))
 
 
-def one_line(texts: list[str], log: Path | None = None) -> str:
+def joined(texts: list[str], log: Path | None = None) -> str:
     """Join warnings of one kind to one line, with their count and the first places; ``log`` has all of them."""
     if len(texts) == 1:
         return texts[0]

@@ -5,28 +5,46 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import Container, DictConfig, ListConfig, OmegaConf
+from omegaconf import Node as ConfigNode
 from omegaconf.errors import OmegaConfBaseException
-from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose
+from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # of a text with aliases
+_MOST_REFERENCES = 1_000  # values with references that are resolved; each takes up to 1 ms
+_MOST_REFERRED = 300_000  # characters and values that they stand for, together
 
 
 def read_yaml(path: Path) -> Settings:
     """Read a file with a YAML mapping. Raises ValueError with file and line, or OSError."""
-    with _faults_of(path):
+    with faults_of(path):
         return _settings(path.read_text(encoding="utf-8"))
 
 
 def parse_yaml(text: str) -> Settings:
     """Parse a YAML mapping. Raises ValueError with the line."""
-    with _faults_of(None):
+    with faults_of(None):
         return _settings(text)
+
+
+def parse_plain(text: str) -> Any:
+    """Parse any YAML, without references. Raises ValueError with the line."""
+    with faults_of(None):
+        _refuse_bombs(text)
+        return safe_load(text)
+
+
+def unresolved(text: str) -> DictConfig | ListConfig:
+    """Parse YAML, with references that are not yet resolved. Raises what ``faults_of`` converts."""
+    _refuse_bombs(text)
+    return OmegaConf.create(text)
 
 
 def read_leaves(path: Path) -> dict[str, Any]:
@@ -34,7 +52,7 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
     Raises ValueError with file and line, or OSError.
     """
-    with _faults_of(path):
+    with faults_of(path), bounded_references():
         return _leaves(_load(path.read_text(encoding="utf-8")))
 
 
@@ -61,7 +79,7 @@ def overridden(settings: Settings, word: str) -> Settings:
         raise ValueError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
 
 
-def refuse_bombs(text: str) -> None:
+def _refuse_bombs(text: str) -> None:
     """Raise ValueError if aliases (``*name``) multiply the values of a text: 700 bytes may stand for a billion."""
     if "&" not in text or "*" not in text:
         return
@@ -90,16 +108,73 @@ def _parsed(text: str) -> Settings:
 
 
 def _load(text: str) -> DictConfig:
-    refuse_bombs(text)
-    tree = OmegaConf.create(text)
+    tree = unresolved(text)
     if not isinstance(tree, DictConfig):
         raise ValueError("it is not a YAML mapping of keys to values")
     return tree
 
 
 def _resolved(tree: DictConfig | ListConfig) -> dict[str, Any]:
-    values: Any = OmegaConf.to_container(tree, resolve=True)
+    with bounded_references():
+        values: Any = OmegaConf.to_container(tree, resolve=True)
     return values
+
+
+@dataclass
+class _Allowance:
+    """How many values with references may still be resolved, and how many characters and values they may stand for."""
+
+    references: int = _MOST_REFERENCES
+    referred: int = _MOST_REFERRED
+
+    def charge(self, value: Any) -> None:
+        self.references -= 1
+        waiting = [value]
+        while waiting and min(self.references, self.referred) >= 0:
+            value = waiting.pop()
+            content = value._value() if isinstance(value, ConfigNode) else value
+            parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+            self.referred -= len(content) if isinstance(content, str) else 1 + len(parts)
+            waiting += parts
+        if min(self.references, self.referred) < 0:
+            raise _TooMuchError
+
+
+class _TooMuchError(BaseException):
+    """The allowance is used up; OmegaConf converts every Exception, and goes on."""
+
+
+_allowance: ContextVar[_Allowance | None] = ContextVar("_allowance", default=None)
+# OmegaConf, 2.3, resolves each reference anew wherever it occurs, and has no limit and no public hook
+_resolve = Container.resolve_parse_tree
+
+
+def _resolve_counted(self: Container, *args: Any, **kwargs: Any) -> Any:
+    value, allowance = _resolve(self, *args, **kwargs), _allowance.get()
+    if allowance is not None:
+        allowance.charge(value)
+    return value
+
+
+Container.resolve_parse_tree = _resolve_counted
+
+
+@contextlib.contextmanager
+def bounded_references() -> Iterator[None]:
+    """Raise ValueError if references that OmegaConf resolves in the block stand for too much.
+
+    Ten lines can stand for a billion values, if each refers to the line before it several times.
+    """
+    token = _allowance.set(_Allowance())
+    try:
+        yield
+    except _TooMuchError:
+        raise ValueError(
+            f"its references, ${{key}}, are more than {_MOST_REFERENCES:,}, or stand for more than {_MOST_REFERRED:,}"
+            " characters and values, because what they refer to has references, too: write the values in their place"
+        ) from None
+    finally:
+        _allowance.reset(token)
 
 
 def _leaves(tree: DictConfig, prefix: str = "") -> dict[str, Any]:
@@ -118,7 +193,7 @@ def _leaves(tree: DictConfig, prefix: str = "") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _faults_of(path: Path | None) -> Iterator[None]:
+def faults_of(path: Path | None) -> Iterator[None]:
     """Convert errors in a YAML text to ValueErrors with one line, which begins with the file if there is one."""
     where = "" if path is None else f"{path}: "
     try:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.bounded import read_arrays
+
 if TYPE_CHECKING:
     from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 
@@ -102,15 +104,14 @@ def pack(policies: Mapping[str, Trajectories]) -> bytes:
 def unpack(content: bytes) -> dict[str, Trajectories]:
     """Return what ``pack`` packed. Raises ValueError if it is something else."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            by_name: dict[str, dict[str, np.ndarray]] = {}
-            for path in arrays.files:
-                name, _, key = path.partition("/")
-                by_name.setdefault(name, {})[key] = arrays[path]
+        by_name: dict[str, dict[str, np.ndarray]] = {}
+        for path, array in read_arrays(content).items():
+            name, _, key = path.partition("/")
+            by_name.setdefault(name, {})[key] = array
         policies = {}
         for name, parts in by_name.items():
             state = {key.removeprefix("state/"): x for key, x in parts.items() if key.startswith("state/")}
             policies[name] = Trajectories(state, parts["weight"], parts["fitness"])
         return policies
-    except Exception as error:  # of zipfile, zlib and numpy
+    except (ValueError, KeyError) as error:
         raise ValueError(f"it has no trajectories: {error}") from error

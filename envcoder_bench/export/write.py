@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.noise import ACTION, normal
@@ -116,7 +116,7 @@ def export_policy(
 def _others(about: Path, digest: str) -> dict[str, str]:
     """Return the files of the same policy in other formats, by format, that an earlier export wrote."""
     try:
-        before = json.loads(about.read_text(encoding="utf-8"))
+        before = parse_json(about.read_text(encoding="utf-8"))
         files = before["files"] if before["policy_sha256"] == digest else {}
         return {name: files[name] for name in FORMATS if (about.parent / files.get(name, "")).is_file()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
-from envcoder_bench.core.yaml_files import refuse_bombs
+from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Layout, Robot, find_robot, grid_points, read_layout
@@ -216,16 +216,14 @@ def read_inputs(folder: Path) -> Inputs:
     if other is not None:
         raise UserError(other)
     try:
-        text = path.read_text(encoding="utf-8")
-        refuse_bombs(text)
-        data = yaml.safe_load(text)
+        data = parse_plain(path.read_text(encoding="utf-8"))
         settings = data["settings"]
         robot = find_robot(data["robot"])
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
     # policies must be those with which the grid began
     cfg = GridSettings.checked(settings)
@@ -297,9 +295,9 @@ def _read(word: str, cfg: GridSettings) -> Arena:
     if not path.is_file():
         raise UserError(f"--terrains {word}: there is no such file")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: it is not YAML: {' '.join(str(error).split())}") from error
+        data = parse_plain(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: it is not YAML: {error}") from error
     # its zones
     with user_input():
         arena = read_arena(str(path), data, float(cfg.arenas.width), float(cfg.arenas.apron))

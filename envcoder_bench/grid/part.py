@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.compat.torch_archive import load_plain
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import no_links, write_atomic
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
@@ -104,7 +105,7 @@ class Part:
         wave, batch, length = self._begin()
         path = self._folder / EPISODES
         # episodes that were written after the checkpoint are simulated again
-        with open(path, "r+b" if path.exists() else "w+b") as file:
+        with open(path, "r+b" if path.exists() else "w+b", opener=no_links) as file:
             file.truncate(length)
             file.seek(0, io.SEEK_END)
             saved = time.monotonic()
@@ -165,7 +166,7 @@ class Part:
         if not path.is_file():
             return 0, None, 0
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = load_plain(path)
             flat, self._waves = [spec for wave in self._waves for spec in wave], []
             for size in state["waves"]:  # with other memory they would be others now
                 self._waves.append(flat[:size])

@@ -1,9 +1,7 @@
 """Policies from files: TorchScript, ONNX, a checkpoint of this package's runs, or one of rsl_rl."""
 
-import io
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from envcoder_bench.compat.torch_archive import archive_records
+from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.grid.torchscript import MOST_OPERATORS, load_torchscript
 
 INSTALL = "pip install 'envcoder-bench[export]'"
+_LOOPS = {"Loop", "Scan", "SequenceMap"}
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
 
@@ -44,11 +44,13 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
         module = load_torchscript(name, path)
         if module is not None:
             return "torchscript", module, True
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        saved = load_plain(path)
         if isinstance(saved, Mapping) and ("model_state_dict" in saved or "actor_state_dict" in saved):
             return "rsl_rl", _rsl_rl(name, path, saved), True
     except UserError:
         raise
+    except ArchiveError as error:
+        raise UserError(f"policy {name}: {path} is refused: {error}") from error
     except Exception as error:  # an unpickler can raise anything
         raise UserError(
             f"policy {name}: {path} cannot be read: it must be TorchScript, ONNX (.onnx), a policy.pth of a run, or a"
@@ -139,11 +141,36 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
         raise UserError(f"policy {name}: an .onnx file needs the package onnx: {INSTALL}") from error
     try:
         model = onnx.load(str(path))
+        _refuse_endless(name, path, model)
         return (OnnxGraph(model), True) if supported(model) else (OnnxSession(path), False)
     except ImportError as error:
         raise UserError(f"policy {name}: {path} needs the package onnxruntime: {INSTALL}") from error
+    except UserError:
+        raise
     except Exception as error:  # protobuf's and onnxruntime's errors have no common class
         raise UserError(f"policy {name}: {path} cannot be read: it is damaged, or not ONNX") from error
+
+
+def _refuse_endless(name: str, path: Path, model: Any) -> None:
+    """Raise UserError if a graph has loops, or functions that call each other too often."""
+    functions = {(one.domain, one.name): one.node for one in model.functions}
+    known: dict[tuple[str, str], int] = {}
+
+    def count(nodes: Any) -> int:
+        return sum(map(operators, nodes))
+
+    def operators(node: Any) -> int:
+        if node.op_type in _LOOPS:
+            raise UserError(f"policy {name}: {path} is refused: its operator {node.op_type} may not end")
+        graphs = [graph for value in node.attribute for graph in (value.g, *value.graphs)]
+        key = (node.domain, node.op_type)
+        if key in functions and key not in known:
+            known[key] = MOST_OPERATORS + 1  # while it is counted
+            known[key] = count(functions[key])
+        return 1 + known.get(key, 0) + sum(count(graph.node) for graph in graphs)
+
+    if count(model.graph.node) > MOST_OPERATORS:
+        raise UserError(f"policy {name}: {path} is refused: a call executes more than {MOST_OPERATORS:,} operators")
 
 
 # ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs
@@ -257,45 +284,3 @@ class OnnxSession(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         output = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
         return torch.from_numpy(output).to(obs.device)
-
-
-# TorchScript files
-
-
-# operators that read or write files, or speak to other processes; as words, because code can rename torch
-_DENIED = re.compile(r"\b(from_file|save|load|classes|rpc_\w+)\b")
-_CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # of C++, which may do anything
-# ops.NAMESPACE.NAME; other namespaces than these have operators for files, networks and processes
-_OPS = re.compile(r"\bops\b(?!\.(?:prim|aten)\.)")
-# getattr of an attribute whose name is not written as one word, and could be spelled with escapes or in parts
-_GETATTR = re.compile(r"\bgetattr\b(?!\([^\"'#\n]*, \"\w+\"\))")
-
-
-def load_torchscript(name: str, path: Path) -> Any:
-    """Return the module of a TorchScript file, on the CPU; None if it is no such file.
-
-    Raises UserError if its code could do more than compute.
-    """
-    content = path.read_bytes()  # once, so that what is loaded is what was examined
-    records = archive_records(content)
-    if records is None or not any(record.startswith("code/") for record in records):
-        return None
-    # code and pickles may compute, and do nothing else
-    for record, data in records.items():
-        if record.endswith((".py", ".pkl")):
-            text = data.decode("latin-1")
-            patterns = [_CLASSES] if record.endswith(".pkl") else [_DENIED, _OPS, _GETATTR]
-            match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
-            if match is not None:
-                line = text.count("\n", 0, match.start()) + 1
-                what = text[match.start() : match.start() + 40].split("\n")[0]
-                raise UserError(
-                    f"policy {name}: {path} is refused: its code could use files or other processes ({record}, line"
-                    f" {line}: {what}); export it as ONNX, which only computes"
-                )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.jit.load(io.BytesIO(content), map_location="cpu")
-    except (RuntimeError, ValueError, EOFError):
-        return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic
 from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
@@ -105,7 +106,7 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError:
             break
     return rows

@@ -58,7 +58,7 @@ def _make_examiner(setup: bytes) -> tuple[Any, Limits]:
     header = torch.load(io.BytesIO(setup), weights_only=True)
     for name, folder in header["folders"].items():
         mount(name, Path(folder))
-    names = ("state", "constants", "baseline", "shaper_types", "seed", "sizes")
+    names = ("state", "constants", "baseline", "shaper_types", "seed", "sizes", "reads_dicts")
     contract = TaskContract.from_plain(header["task"])
     examiner = Examiner(contract, list(header["folders"]), *(header[name] for name in names))
     examiner.warm_up()

@@ -90,6 +90,7 @@ class JailClient:
         shaper_types: functions to take from the candidates; None for all that they define.
         seed: seed with which modules are loaded.
         sizes: environments per group in training and in evaluations; by default those of ``state``.
+        reads_dicts: whether the task takes dicts such as ``rewards``.
         parallel: number of files at a time; by default one per processor.
 
     Raises:
@@ -105,6 +106,7 @@ class JailClient:
         seed: int = 0,
         limits: Limits | None = None,
         sizes: Sequence[int] = (),
+        reads_dicts: bool = False,
         parallel: int | None = None,
     ) -> None:
         self.limits = limits or Limits()
@@ -118,6 +120,7 @@ class JailClient:
             "shaper_types": None if shaper_types is None else list(shaper_types),
             "seed": seed,
             "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
+            "reads_dicts": reads_dicts,
             "limits": self.limits._asdict(),
             "state": _copies(state),
             "constants": _copies(task.constants),
@@ -330,6 +333,7 @@ def examine(
     seed: int = 0,
     limits: Limits | None = None,
     sizes: Sequence[int] = (),
+    reads_dicts: bool = False,
 ) -> dict[str, JailResult]:
     """Load, check and trace files in the jail.
 
@@ -339,17 +343,17 @@ def examine(
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: source of the baseline that fills in missing functions.
         action_dim: width of the baseline's action.
-        shaper_types, seed, limits, sizes: see ``JailClient``.
+        shaper_types, seed, limits, sizes, reads_dicts: see ``JailClient``.
 
     Returns:
-        By name, candidates whose functions are programs, or the errors of the others.
+        By name, candidates whose functions are programs, with their dicts as data, or the errors of the others.
 
     Raises:
         UserError: if the jail cannot be started.
     """
     # all that an answer depends on, but the candidate itself
-    contract = Contract.of(task, state, action_dim, shaper_types)
-    arguments = (baseline, shaper_types, seed, limits, list(sizes))
+    contract = Contract.of(task, state, action_dim, shaper_types, reads_dicts)
+    arguments = (baseline, shaper_types, seed, limits, list(sizes), reads_dicts)
     context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
     results: dict[str, JailResult] = {}
     uncached: list[Source] = []
@@ -365,7 +369,7 @@ def examine(
             uncached.append((name, file, source))
     # one process for all others; faults of the jail are not kept
     if uncached:
-        with JailClient(task, state, baseline, shaper_types, seed, limits, sizes) as jail:
+        with JailClient(task, state, baseline, shaper_types, seed, limits, sizes, reads_dicts) as jail:
             for index, answer in jail.answers([source for _, _, source in uncached]):
                 name, file, source = uncached[index]
                 results[name] = _result(answer, name, file, source, contract)

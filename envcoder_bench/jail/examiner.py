@@ -1,7 +1,7 @@
 """Load, check and trace one file in the jail, and compare its programs with its functions."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from envcoder_bench.jail.surroundings import clocks_ahead, names_given, start_cl
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping, assemble
+from envcoder_bench.shaping.dicts import read_dicts
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import load_candidate
@@ -41,6 +42,7 @@ class Examiner:
         shaper_types: functions to take from the files; None for all.
         seed: seed with which modules are loaded.
         sizes: environments per group in training and in evaluations.
+        reads_dicts: whether the task takes dicts such as ``rewards``.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Examiner:
         shaper_types: Sequence[str] | None,
         seed: int,
         sizes: Sequence[int],
+        reads_dicts: bool = False,
     ) -> None:
+        self._reads_dicts = reads_dicts
         self._task = TaskSnapshot(contract, state, constants, torch.device("cpu"), _no_drives)
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
@@ -70,18 +74,22 @@ class Examiner:
         self.examine(_WARM_UP)
 
     def examine(self, source: str) -> dict[str, Any]:
-        """Return the functions of a file, given by its text, as plain data, or its error."""
+        """Return the functions and dicts of a file, given by its text, as plain data, or its error."""
         start_clocks()
         try:
-            return {"candidate": self._candidate(source)}
+            if len(source) > MAX_CHARACTERS:
+                raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
+            dicts = read_dicts(source, FILE) if self._reads_dicts else None
+            answer = {} if dicts is None else {"dicts": asdict(dicts)}
+            if dicts is None or dicts.functions:
+                answer["candidate"] = self._candidate(source)
+            return answer
         except CandidateError as error:
             return _error(with_remedy(error.message), error.line, error.function)
         except FAULTS as error:  # MemoryError, and errors that a candidate causes in this package's code
             return _error(f"raised {type(error).__name__}")
 
     def _candidate(self, source: str) -> dict[str, Any]:
-        if len(source) > MAX_CHARACTERS:
-            raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         candidate = load_candidate("candidate", source, FILE, self._seed, namespace=self._namespace)
         # call each function once, which also finds the widths
         shaping = assemble(candidate, self._baseline, self._types)

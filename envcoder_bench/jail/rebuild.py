@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from torch import Tensor
 from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, OPERATIONS, Node, Output, Program, reachable
 from envcoder_bench.compile.program import KINDS as NUMBERS
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.jail import wire
-from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ANY, KINDS, SHAPER_TYPES, VALUE, Part
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction, Dicts
+from envcoder_bench.shaping.dicts import valid_dict
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, ANY, KINDS, SECTION_TYPES, SHAPER_TYPES, VALUE, Part
 from envcoder_bench.tasks.contract import AnyTask
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
@@ -48,16 +50,23 @@ class Contract:
         parts: by name of a function, the tensors that it may return.
         action_dim: width of the action of files without an action function.
         types: names of the functions that are taken from the candidates.
+        reads_dicts: whether files may have dicts such as ``rewards``.
     """
 
     reads: Mapping[str, tuple[str, int]]
     parts: Mapping[str, Mapping[str, Part]]
     action_dim: int
     types: tuple[str, ...] = SHAPER_TYPES
+    reads_dicts: bool = False
 
     @classmethod
     def of(
-        cls, task: AnyTask, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
+        cls,
+        task: AnyTask,
+        state: Mapping[str, Tensor],
+        action_dim: int,
+        types: Sequence[str] | None = None,
+        reads_dicts: bool = False,
     ) -> Contract:
         """Return the contract of a task; ``state`` as functions see it, ``types`` None for all functions."""
         reads = {key: (NUMBERS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items() if x.dtype in NUMBERS}
@@ -66,6 +75,7 @@ class Contract:
             parts={name: KINDS[name].parts(task) for name in SHAPER_TYPES},
             action_dim=action_dim,
             types=SHAPER_TYPES if types is None else tuple(types),
+            reads_dicts=reads_dicts,
         )
 
 
@@ -77,20 +87,23 @@ def rebuild(answer: bytes, name: str, file: str, source: str, contract: Contract
     """
     try:
         value = wire.unpack(answer)
-        _require(isinstance(value, dict) and len(value) == 1, "neither a candidate nor an error")
-        if "error" in value:
+        _require(isinstance(value, dict), "neither a candidate nor an error")
+        if set(value) == {"error"}:
             raise _error(value["error"], file, source)
-        return _candidate(value.get("candidate"), name, file, source, contract)
+        allowed = {"candidate", "dicts"} if contract.reads_dicts else {"candidate"}
+        _require(bool(value) and set(value) <= allowed, "neither a candidate nor an error")
+        dicts = _dicts(value["dicts"], source) if "dicts" in value else None
+        if "candidate" not in value:
+            return Candidate(name, file, source, {}, dicts=dicts)
+        return replace(_candidate(value["candidate"], name, file, source, contract), dicts=dicts)
     except wire.Malformed as error:
         raise CandidateError(f"its answer from the jail was refused: {error}", file) from None
 
 
 def clean(message: object, limit: int = MAX_MESSAGE) -> str:
-    """Return a message on one line with printable characters only, and without the folders of absolute paths."""
+    """Return a message on one line with visible characters only, and without the folders of absolute paths."""
     text = message if isinstance(message, str) else ""
-    text = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
-    text = _PATH.sub("", text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return one_line(_PATH.sub("", text[: 2 * limit]), limit)
 
 
 def _require(condition: bool, reason: str) -> None:
@@ -151,6 +164,27 @@ def _candidate(value: Any, name: str, file: str, source: str, contract: Contract
             program=program,
         )
     return Candidate(name, file, source, rebuilt, action_dim if actions else None)
+
+
+def _dicts(value: Any, source: str) -> Dicts:
+    _require(isinstance(value, dict) and set(value) == {"values", "lines", "functions"}, "incomplete dicts")
+    values, lines, functions = value["values"], value["lines"], value["functions"]
+    _require(isinstance(values, dict) and bool(values) and set(values) <= set(SECTION_TYPES), "unexpected dicts")
+    _require(all(isinstance(x, dict) and valid_dict(x) for x in values.values()), "a dict is not of names and numbers")
+    _require(isinstance(lines, dict) and set(lines) == set(values), "incomplete lines")
+    for of_section in lines.values():
+        _require(isinstance(of_section, dict) and "" in of_section, "incomplete lines")
+        _require(all(_is_int(line, 1, source.count("\n") + 1) for line in of_section.values()), "invalid lines")
+    names = (*SHAPER_TYPES, *ALIASES)
+    _require(isinstance(functions, list) and all(x in names for x in functions), "unexpected function")
+    return Dicts(_with_tuples(values), lines, tuple(functions))
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return JSON's lists as tuples, as ranges are usually written."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _components(value: Any, file: str) -> tuple[str, ...]:

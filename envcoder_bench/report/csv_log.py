@@ -1,7 +1,6 @@
 """CSV files: tables as text, and files that are appended to during training, such as curves.csv."""
 
 import csv
-import functools
 import hashlib
 import io
 import math
@@ -10,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from envcoder_bench.core.files import naming, write_atomic
+from envcoder_bench.core.files import naming, no_links, write_atomic
+from envcoder_bench.core.plain_text import one_line
 
 Log = TypeVar("Log", bound="CsvLog")
 
@@ -122,7 +122,9 @@ class CsvLog:
     def _open(self, path: str | Path, rows: int, digest: int) -> None:
         self.rows, self.digest, self.lost, self._path, self._taken = rows, digest, 0, path, (rows, digest)
         self._pending: list[str] = []  # rows that are not on disk
-        self._file: IO[str] | None = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
+        self._file: IO[str] | None = open(  # noqa: SIM115  until close()
+            path, "a", encoding="utf-8", newline="", opener=no_links
+        )
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row with ``cells`` after KEYS; it is on disk after the next ``flush``."""
@@ -202,12 +204,6 @@ def line(cells: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-@functools.lru_cache(maxsize=4096)
-def one_line(name: str) -> str:
-    """Return a name without line breaks, which would split its row."""
-    return " ".join(name.split())
 
 
 def _digest(row: bytes) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, number, one_line, read_rows
+from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.report.csv_log import KEYS, CsvLog, number, read_rows
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:

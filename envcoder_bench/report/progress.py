@@ -8,6 +8,7 @@ from typing import TextIO
 
 from tqdm.auto import tqdm
 
+from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.report.table import shorten
 from envcoder_bench.report.words import alone
 
@@ -41,7 +42,7 @@ class Progress:
         self._total = total
         self._after = (waves - wave) * total  # iterations of later waves
         self._prefix = f"wave {wave} of {waves}, {prefix}" if waves > 1 else prefix
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = own_codes(sys.stderr if stream is None else stream)
         self._clock = clock
         self._best: tuple[str, float] | None = None
         self._iteration, self._env_steps = initial, 0
@@ -132,7 +133,7 @@ class Progress:
             parts.append(f"{duration(left)} left")
         if self._best is not None:
             name, fitness = self._best
-            parts.append(f"best {alone(fitness)} {shorten(name, name_width)}")
+            parts.append(f"best {alone(fitness)} {shorten(one_line(name), name_width)}")
         return parts
 
 

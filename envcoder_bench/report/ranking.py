@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import read_json, write_atomic
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm, mean_or_nan
@@ -316,5 +317,7 @@ def read_ranking(path: str | Path) -> list[Ranked]:
 
 def _ranked(row: dict[str, Any]) -> Ranked:
     fields: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
-    fields.update({key: tuple(row.get(key, ())) for key in ("seeds", "errors", "tie_groups")})
+    fields.update({key: one_line(x) for key, x in fields.items() if isinstance(x, str)})
+    fields.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
+    fields["errors"] = tuple(map(one_line, row.get("errors", ())))
     return Ranked(rank=row["rank"], **fields)

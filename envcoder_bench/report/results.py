@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.report.csv_log import table_text
 
 OK = "ok"
@@ -65,7 +66,8 @@ class Result:
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        self.error = " ".join(self.error.split())
+        # they may quote a candidate
+        self.error, self.reason, self.hacked = map(one_line, (self.error, self.reason, self.hacked))
 
     @property
     def key(self) -> tuple[str, int]:
@@ -84,7 +86,7 @@ class Result:
 
 COLUMNS = tuple(field.name for field in fields(Result))
 _READ: dict[Any, Callable[[str], Any]] = {  # cells by the types of fields
-    str: str,
+    str: one_line,
     int: int,
     float: lambda cell: float(cell) if cell else NAN,
     float | None: lambda cell: float(cell) if cell else None,

@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.results import SKIPPED
@@ -42,8 +43,6 @@ def render_table(
     shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
     every_failed = bool(ranked) and all(r.rank is None and r.errors for r in ranked)
     lines = [] if every_failed else _lines(shown, width)
-    if bold and shown and shown[0].rank is not None:
-        lines[2] = f"{BOLD}{lines[2]}{PLAIN}"
     if len(shown) < len(ranked):
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
@@ -54,7 +53,10 @@ def render_table(
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
-    return "\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n"
+    text = visible("\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n")
+    if bold and lines and shown[0].rank is not None:
+        text = text.replace(visible(lines[2]), f"{BOLD}{visible(lines[2])}{PLAIN}", 1)
+    return text
 
 
 def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import google_crc32c
 
-from envcoder_bench.core.files import naming, write_atomic
+from envcoder_bench.core.files import naming, no_links, write_atomic
 from envcoder_bench.report.results import Result
 
 FLUSH_EVENTS = 64
@@ -60,7 +60,7 @@ class TensorboardLog:
             path, first = self._begin(candidate, seed, events[0].step)
             self._files[candidate, seed] = path
             events = first + events
-        with naming(path), open(path, "ab") as file:
+        with naming(path), open(path, "ab", opener=no_links) as file:
             file.write(b"".join(_record(event.SerializeToString()) for event in events))
 
     def _begin(self, candidate: str, seed: int, step: int) -> tuple[Path, list[Any]]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -271,4 +270,4 @@ def _name_policies(run: RunFolder, rows: Sequence[Result]) -> None:
         home = run.candidate(row.candidate)
         named = home / f"policy_seed_{row.seed}.pth"
         if row.measured and not named.exists() and (home / "policy.pth").is_file():
-            shutil.copyfile(home / "policy.pth", named)
+            write_atomic(named, (home / "policy.pth").read_bytes())

@@ -5,12 +5,14 @@ import math
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.folder.run_folder import FITNESS_NAME
+from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.run.folder.run_folder import FITNESS_NAME, RunFolder
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_source, parse
+from envcoder_bench.tasks.registry import find_spec, is_installed
 from envcoder_bench.tasks.spec import TaskSpec
 
 
@@ -46,6 +48,31 @@ def read_file(name: str | Path) -> CandidateSource:
     return source
 
 
+def recorded_task(cfg: RunConfig) -> TaskSpec | None:
+    """Return the task of a run whose code is not a folder's: a shipped one or an installed package's; else None."""
+    return find_spec(cfg.address) if is_installed(cfg.address) else None
+
+
+def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:
+    """Return what a run's fitness measures, in one line, from its files. No code of the folder is executed.
+
+    Raises UserError as ``RunFolder.read_fitness``.
+    """
+    source = folder.read_fitness(cfg)
+    meaning = folder.recorded.get("fitness_meaning")
+    if not meaning and source is not None:
+        try:
+            meaning = _meaning(source)
+        except CandidateError as error:
+            raise UserError(f"{folder.fitness}: {error.message}") from error
+    if not meaning and folder.provenance is not None:
+        meaning = folder.provenance.fitness.get("fitness_meaning")
+    if not meaning:  # a run of an older version
+        task = recorded_task(cfg)
+        meaning = "" if task is None else task.fitness_meaning
+    return one_line(meaning) or f"of the task {one_line(cfg.task_title)}"
+
+
 def fitness_meaning(spec: RunSpec) -> str:
     """Return in one line what fitness measures, from the docstring of the run's fitness file, or from its task."""
     return spec.task.fitness_meaning if spec.fitness is None else _meaning(spec.fitness)
@@ -64,9 +91,9 @@ def _meaning(source: CandidateSource) -> str:
     raise CandidateError(message, source.file, line, FITNESS)
 
 
-def fitness_bounds(task: TaskSpec, cfg: RunConfig) -> tuple[float, float]:
+def fitness_bounds(task: TaskSpec | None, cfg: RunConfig) -> tuple[float, float]:
     """Return the least and the greatest fitness of an episode; infinite if they are not known."""
-    if cfg.fitness is not None:
+    if cfg.fitness is not None or task is None:
         least, greatest = cfg.fitness_bounds or (-math.inf, math.inf)
         return float(least), float(greatest)
     return task.fitness_bounds

@@ -1,7 +1,6 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
 import inspect
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,10 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import select as select_key
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, compose_config, find_task
+from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.config_checks import (
     check_deterministic,
     check_half_step,
@@ -38,13 +36,11 @@ from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, se
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source, parse
 from envcoder_bench.shaping.scan import MAX_CHARACTERS
-from envcoder_bench.shaping.variants import TRAIN, setting_words, variant_of
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
-log = logging.getLogger(__name__)
 Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,22 +146,9 @@ def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_en
         spec = spec.changed(num_envs_per_candidate=share_out(num_envs, count * seed_count(cfg)))
     check_training(spec)
     check_race(spec)
-    for source in candidates:
-        _warn_of_lost_numbers(source, cfg)
     with user_input():  # the task's code may refuse the overrides
         spec.try_code()
     return replace(spec, sources=(*(baseline_sources(spec.task, cfg.task) if cfg.baselines else ()), *candidates))
-
-
-def _warn_of_lost_numbers(source: CandidateSource, cfg: RunConfig) -> None:
-    """Warn if a candidate is a copy from a sweep of the trainer's numbers, which have other values in this run."""
-    what = variant_of(source.source)
-    for key, value in ({} if what is None else what.trainer_numbers).items():
-        now = source.overrides.get(key, select_key(cfg.train, key.removeprefix(TRAIN)))
-        known = now is not None or key.removeprefix(TRAIN) in OPTIONAL_TRAIN_KEYS
-        if known and now != value:
-            words = setting_words({key: value})
-            log.warning("%s: in its sweep it trained with %s; give that to this run, too", source.file, words)
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:

@@ -80,7 +80,8 @@ def keep(folder: RunFolder, spec: RunSpec) -> None:
     old = read(path).get(HUMAN)
     if old is not None and old.fitness.mean() > new[HUMAN].fitness.mean():
         return
-    write_shared(path, pack(new))
+    with contextlib.suppress(OSError):
+        write_shared(path, pack(new))
 
 
 def fittest(kept: Mapping[str, Trajectories]) -> str:

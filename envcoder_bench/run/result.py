@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.shell import resume_call, shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
@@ -20,8 +21,8 @@ from envcoder_bench.report.table import render_table
 from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
-from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, recorded_meaning
+from envcoder_bench.run.folder.ranked import TERMS, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -154,7 +155,7 @@ class RunResult:
         Of a run with variants, their effects follow.
         """
         ranking = render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
-        effects = render_studies(self.studies, width, shown(self.folder))
+        effects = visible(render_studies(self.studies, width, shown(self.folder)))
         return f"{ranking}\n{effects}" if effects else ranking
 
     def __str__(self) -> str:
@@ -197,7 +198,7 @@ def unfinished(
     """Return the result of a stopped run; ``rows`` are used if results.csv does not exist yet."""
     with contextlib.suppress(OSError, ValueError):  # written at every evaluation
         rows = read_results(folder.results)
-    ranked = rank(rows, bounds_of(spec.config))
+    ranked = rank(rows, fitness_bounds(spec.task, spec.config))
     return RunResult(folder.path, False, fitness_meaning(spec), rows, ranked, stopped_by, stopped_at)
 
 
@@ -221,9 +222,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    folder.read_fitness(cfg)  # raises if its file is missing or was changed
-    # what fitness means, as the run recorded it: its task may no longer exist
-    meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(folder.resolve(cfg, []))
+    meaning = recorded_meaning(folder, cfg)  # raises if a file of the fitness is missing or was changed
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

@@ -28,7 +28,8 @@ from envcoder_bench.core.settings import (
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.tasks.registry import find_spec, title_of
 
-if TYPE_CHECKING:  # it imports torch, which --help does not need
+if TYPE_CHECKING:  # they import torch, which --help does not need
+    from envcoder_bench.shaping.variants import Variant
     from envcoder_bench.tasks.spec import TaskSpec
 
 FILE = "cfg/config.yaml"
@@ -37,12 +38,16 @@ PARAMS = "train.params."  # of which a trainer gets the keys
 
 
 class CandidateSource(NamedTuple):
-    """A candidate's name, its file (for messages), the file's text, and its values of keys of the trainer's config."""
+    """A candidate's name, its file (for messages), the file's text, and its values of keys of the trainer's config.
+
+    ``variant`` is what the run made it of, with ``--terms`` or ``--sweep``; None for all other candidates.
+    """
 
     name: str
     file: str
     source: str
     overrides: Mapping[str, float] = Settings({})
+    variant: "Variant | None" = None
 
     def listed(self) -> dict[str, Any]:
         """Return its entry in the config.yaml of a run."""

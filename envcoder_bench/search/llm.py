@@ -1,11 +1,15 @@
 """A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
+from envcoder_bench.core import run_log
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.report.words import listed
 from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
 from envcoder_bench.search.prompt.prompts import Prompts
@@ -13,9 +17,9 @@ from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Me
 from envcoder_bench.search.providers.budget import Budget, Spent
 from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
-from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.shaping.faults import one_line as fault_line
 from envcoder_bench.shaping.source import reduced, without_script
 
 REPAIRED = ", repaired"
@@ -149,7 +153,8 @@ class LLMProposer:
     def _ask(self, requests: list[Request]) -> list[Reply]:
         """Return all replies; show a progress bar on a terminal."""
         sent: list[None] = []  # threads append to it
-        with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
+        stream = own_codes(sys.stderr)
+        with tqdm(total=len(requests), desc="replies", leave=False, disable=None, file=stream) as bar:
             replies = complete_all(
                 self._provider,
                 requests,
@@ -172,15 +177,24 @@ class LLMProposer:
         return Proposal(name, text or source, (), f"start: {file}", left_out=left_out if text else ())
 
     def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
-        code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
-        source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
-        source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
-        # evaluations of best.py must run what was trained, and prompts must not show what was not
-        source, left_out = reduced(source, self._types)
+        try:
+            source, left_out = self._source(reply)
+        except Exception as error:  # a reply that this package does not expect: it would come again with --resume
+            run_log.note(f"the reply for {name} cannot be read\n{traceback.format_exc()}")
+            begin = one_line(reply.text, EXCERPT) or "(nothing)"
+            return Proposal(name, "", parents, origin, f"cannot be read: {fault_line(error)}", reply=begin)
         if source:
             return Proposal(name, source, parents, origin, left_out=left_out)
         error, note, begin = _without_code(reply, left_out, self._types or ())
         return Proposal(name, "", parents, origin, error, left_out, note, begin)
+
+    def _source(self, reply: Reply) -> tuple[str, tuple[str, ...]]:
+        """Return the candidate in a reply, empty if there is none, and the functions that were left out."""
+        code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
+        source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
+        source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
+        # evaluations of best.py must run what was trained, and prompts must not show what was not
+        return reduced(source, self._types)
 
 
 def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -> tuple[str, str, str]:

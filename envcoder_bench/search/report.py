@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
-from envcoder_bench.report.page.shell import Section, changes, code, macros, parts, visible
+from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -18,7 +19,6 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.page.shell import visible
 from envcoder_bench.report.table import shorten
 from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.progress import duration
@@ -36,16 +37,10 @@ class View:
         self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
 
     def say(self, text: str) -> None:
-        """Show a text, which may contain text of a candidate: see ``printable``."""
+        """Show a text, which may contain text of a candidate: see ``core.plain_text``."""
 
     def show(self, result: RunResult) -> None:
         """Show the ranking of the final evaluation."""
-
-
-def printable(text: str) -> str:
-    """Return a text without control characters."""
-    lines = ["".join(c if c.isprintable() else "�" for c in line.expandtabs()) for line in text.split("\n")]
-    return "\n".join(lines)
 
 
 def opening(facts: Mapping[str, str]) -> str:
@@ -93,7 +88,7 @@ def _row(name: str, status: str, text: str) -> str:
 
 
 def _short(error: str) -> str:
-    return cut(" ".join(error.split()), ERROR)
+    return cut(one_line(error), ERROR)
 
 
 def ranking(ranked: Sequence[Ranked]) -> str:

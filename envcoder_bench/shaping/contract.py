@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.shaping.kinds import ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, STAGES, near_type, of_stage
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -28,6 +29,7 @@ class CandidateError(Exception):
     function: str = ""
 
     def __post_init__(self) -> None:
+        self.message = one_line(self.message)  # it may quote the candidate
         super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
 
     def __str__(self) -> str:
@@ -80,12 +82,28 @@ class CandidateFunction:
 
 
 @dataclass(frozen=True)
+class Dicts:
+    """The dicts of an untrusted file, as plain data.
+
+    Attributes:
+        values: the dict of each section of a task's config: names, numbers, None, tuples and dicts of them.
+        lines: by section, the lines of its keys, and of the section itself as "".
+        functions: the names of the shaping functions that the file defines beside them.
+    """
+
+    values: Mapping[str, Any]
+    lines: Mapping[str, Mapping[str, int]]
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One loaded candidate file.
 
     Attributes:
         action_dim: its ``ACTION_DIM``, if it has one.
         patches: its changes of the task's config, by section, for tasks that have such.
+        dicts: of an untrusted file, what ``patches`` are made from; None without any.
     """
 
     name: str
@@ -94,6 +112,7 @@ class Candidate:
     functions: dict[str, CandidateFunction]
     action_dim: int | None = None
     patches: Mapping[str, Any] = field(default_factory=dict)
+    dicts: Dicts | None = None
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ def refuse_clashes(files: Sequence[Path]) -> None:
     """Raise ValueError, as ``find_candidates`` does, for file names that are not valid or clash."""
     names: dict[str, Path] = {}
     for path in files:
-        _refuse_name(path)
+        fault = name_fault(path.stem)
+        if fault:
+            raise ValueError(f"{path.name!r}: rename it: {fault}")
         # names that differ in case, or in the encoding of an accent, are one folder on some systems
         key = unicodedata.normalize("NFKC", path.stem).casefold()
         if key in BASELINES:
@@ -105,16 +107,13 @@ def refuse_clashes(files: Sequence[Path]) -> None:
         names[key] = path
 
 
-def _refuse_name(path: Path) -> None:
-    """Raise ValueError for a name that is not a valid folder name on every system."""
-    name = path.stem
-    reason = ""
+def name_fault(name: str) -> str:
+    """Return why a candidate's name is not a valid folder name on every system; empty if it is one."""
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, - _ . + = and single spaces"
-        reason = f"a candidate's name consists of {allowed}, and must not begin with - + = or . or end with ."
-    elif _RESERVED.fullmatch(name):
-        reason = f"{name} is a reserved name on Windows"
-    elif len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
-        reason = f"its name is longer than {MAX_NAME} bytes"
-    if reason:
-        raise ValueError(f"{path.name!r}: rename it: {reason}")
+        return f"a candidate's name consists of {allowed}, and must not begin with - + = or . or end with ."
+    if _RESERVED.fullmatch(name):
+        return f"{name} is a reserved name on Windows"
+    if len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
+        return f"its name is longer than {MAX_NAME} bytes"
+    return ""

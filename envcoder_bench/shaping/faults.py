@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
@@ -14,10 +15,12 @@ import torch
 
 from envcoder_bench import torch_utils
 from envcoder_bench.core import noise
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.run_log import note
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 
-FAULTS = (Exception, SystemExit)  # exceptions of candidates; KeyboardInterrupt comes from the user
+FAULTS = (Exception, SystemExit)  # exceptions of candidates; others that they raise become ``Exit``
+MAX_MESSAGE = 1000  # characters of an exception's message
 
 _UNDEFINED = re.compile(r"undefined value (\w+)")  # of TorchScript
 _DEVICE = re.compile(
@@ -25,9 +28,11 @@ _DEVICE = re.compile(
 )
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _SETTINGS = {
-    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
 }
 
 
@@ -39,22 +44,69 @@ class Mutation(Exception):
     """A function changed its input in place; the message says which."""
 
 
+class Exit(Exception):
+    """A candidate raised an exception that would end the run, such as GeneratorExit; it is the cause."""
+
+
+def by_user(error: BaseException, file: str) -> bool:
+    """Return whether an exception is of Ctrl-C, and not raised by a statement of ``file``."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    frame, at = None, 0
+    trace = error.__traceback__
+    while trace is not None:
+        frame, at, trace = trace.tb_frame, trace.tb_lasti, trace.tb_next
+    code = None if frame is None else frame.f_code
+    return code is None or code.co_filename != file or dis.opname[code.co_code[at]] != "RAISE_VARARGS"
+
+
+@contextmanager
+def of_candidate(file: str) -> Iterator[None]:
+    """Make whatever is raised inside the block the fault of a candidate's file; run.log has the traceback.
+
+    For code of this package that reads a candidate: a file that it does not expect is one casualty.
+    """
+    try:
+        yield
+    except (CandidateError, UserError):
+        raise
+    except BaseException as error:
+        if by_user(error, file):
+            raise
+        note(f"{file}: a fault of a file, or of this package in reading it\n{traceback.format_exc()}")
+        raise CandidateError(f"cannot be used: it raises {one_line(error)}", file, line_in(error, file)) from error
+
+
+def _text(error: BaseException) -> str:
+    """Return the message of an exception, whose class may be a candidate's."""
+    try:
+        return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    except BaseException:  # of whatever kind: the first exception counts
+        return ""
+
+
 def line_in(error: BaseException, file: str) -> int | None:
     """The line of ``file`` where ``error`` came up: the innermost frame there, or the one TorchScript names."""
-    script = [int(line) for name, line in _SCRIPT_FRAME.findall(str(error)) if name == file]
+    error = _cause(error)
+    script = [int(line) for name, line in _SCRIPT_FRAME.findall(_text(error)) if name == file]
     frames = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return script[-1] if script else frames[-1] if frames else None
 
 
 def one_line(error: BaseException) -> str:
     """``Type: message`` on one line; of TorchScript's long reports the line that says what happened."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    error = _cause(error)
+    text = _text(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and "TorchScript interpreter" in lines[0]:
         return lines[-1]
     if "<--- HERE" in text:  # TorchScript's compiler: the reason may be a later line
         lines[:1] = [" ".join([*lines[:1], *[line for line in lines[1:] if line.startswith("Expected ")][:1]])]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{type(error).__name__}: {lines[0][:MAX_MESSAGE]}" if lines else type(error).__name__
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.__cause__ or error if isinstance(error, Exit) else error
 
 
 def at_step(step: int | None) -> str:
@@ -139,9 +191,9 @@ def _return_lines(code: CodeType | None) -> list[int]:
 
 def _name_hint(error: BaseException, function: CandidateFunction | None, keys: Iterable[str]) -> str:
     """Return what to do about a name that is not defined."""
-    script = _UNDEFINED.search(str(error))
+    script = _UNDEFINED.search(_text(error))
     name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
-    if not name:
+    if not name or not isinstance(name, str):
         return ""
     state_keys = [*keys]
     parameters = [] if function is None else [parameter.name for parameter in function.parameters]
@@ -158,7 +210,7 @@ def _name_hint(error: BaseException, function: CandidateFunction | None, keys: I
 
 def _device_hint(error: BaseException) -> str:
     """Return what to do about a device that is not the run's."""
-    return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(str(error)) else ""
+    return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
 
 
 def _hint(error: BaseException, function: CandidateFunction) -> str:
@@ -175,7 +227,11 @@ def _hint(error: BaseException, function: CandidateFunction) -> str:
 
 @contextmanager
 def shared_settings() -> Iterator[None]:
-    """Restore torch's process-wide settings if the block changes them, and raise ValueError."""
+    """Restore process-wide settings if the block changes them, and raise ValueError.
+
+    A filter that makes warnings exceptions, also in code of others, is removed without an error.
+    """
+    filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
     changed = []
     try:
@@ -185,5 +241,10 @@ def shared_settings() -> Iterator[None]:
             if get() != before[name]:
                 changed.append(name)
                 restore(before[name])  # type: ignore[arg-type]
+        added = [x for x in warnings.filters if x not in filters]
+        if any(x[0] == "error" for x in added):
+            left = [x for x in warnings.filters if x in filters or x[0] != "error"]
+            warnings.resetwarnings()  # so that what was decided by the filters is forgotten
+            warnings.filters[:] = left  # type: ignore[index]
     if changed:
-        raise ValueError(f"changes torch's {' and '.join(changed)}, which all candidates share: remove that call")
+        raise ValueError(f"changes {' and '.join(changed)}, which all candidates share: remove that call")

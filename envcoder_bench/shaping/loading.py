@@ -23,7 +23,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
@@ -37,6 +37,7 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
+MOST_SHOWN = 200  # characters of a line with a syntax error
 Complete = Callable[[Mapping[str, Any], str], tuple[Functions, Patches]]
 
 
@@ -132,10 +133,11 @@ def _completed(
     """Return the functions that a task makes of the module's dicts, and the dicts. Raises CandidateError."""
     try:
         return complete(module, source)
-    except ValueError as error:
+    except FAULTS as error:
         section, key = getattr(error, "section", ""), getattr(error, "key", "")
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
-        raise CandidateError(str(error), file, line) from error
+        message = str(error) if isinstance(error, ValueError) else f"raised {one_line(error)} in the task's code"
+        raise CandidateError(message, file, line) from error
 
 
 def parse(source: str, file: str) -> ast.Module:
@@ -151,6 +153,7 @@ def parse(source: str, file: str) -> ast.Module:
         return parse_tree(source)
     except SyntaxError as error:
         text = (error.text or "").strip()
+        text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
         raise CandidateError(message, file, error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
@@ -172,7 +175,9 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
-    except FAULTS as error:
+    except BaseException as error:
+        if by_user(error, file):
+            raise
         fault = from_exception(error, None, file)
         if isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
             fault.message += "; a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 Shape = tuple[int, ...]
+MAX_NAME = 200  # characters of a component's name
 TOTAL = "total reward"  # the reward itself among its components in the results
 
 
@@ -64,8 +65,10 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
         wanted = f"{kind.noun} ({n},), or the pair ({kind.stage}, {{name: component}})"
         raise BadReturn(f"returned ({kinds}); return {wanted}")
     for name in value[1]:
-        if not str(name).strip():
-            raise BadReturn(f"returned a component with the name {name!r}: give it one that can be read")
+        text = str(name)
+        if not text.strip() or not text.isprintable() or len(text) > MAX_NAME:  # a column of tables and files
+            message = f"give it one of up to {MAX_NAME} printable characters"
+            raise BadReturn(f"returned a component with the name {text[:MAX_NAME]!r}: {message}")
         if name == TOTAL:
             raise BadReturn(f"returned a component with the name {name!r}, the reward itself in the results: rename it")
     return value[0], value[1]

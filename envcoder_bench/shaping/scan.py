@@ -114,17 +114,17 @@ class Scan:
 
     def _reached_from(self, names: set[str]) -> list[ast.stmt]:
         """Return the definitions of the names, and of the names these use."""
-        reached: list[ast.stmt] = []
+        reached: dict[int, ast.stmt] = {}
         todo = [node for name in names & set(self.definitions) for node in self.definitions[name]]
         while todo:
             node = todo.pop()
-            if node not in reached:
-                reached.append(node)
-                names_used = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
-                todo += [
-                    other for name_used in names_used & set(self.definitions) for other in self.definitions[name_used]
-                ]
-        return reached
+            if id(node) not in reached:
+                reached[id(node)] = node
+                # each name once: many statements may bind it and read it
+                names_used = {x.id for x in self._walk(node) if isinstance(x, ast.Name)} - names
+                names = names | names_used
+                todo += [other for name in names_used & set(self.definitions) for other in self.definitions[name]]
+        return list(reached.values())
 
     def _is_random(self, node: ast.AST, bound: set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):

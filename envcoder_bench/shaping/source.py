@@ -12,6 +12,7 @@ import functools
 import itertools
 import re
 import textwrap
+import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, S
 from envcoder_bench.shaping.scan import MAX_CHARACTERS, parse
 
 ACTION_DIM = "ACTION_DIM"
+MAX_DEPTH = 200  # of a syntax tree: what walks over it needs several of Python's 1,000 frames for a level
+MAX_NUMBER = 10**300  # of a whole number: a larger one, times a factor, is no float
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
@@ -28,6 +31,7 @@ _OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_HEAD = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
 class UnsupportedCode(ValueError):
@@ -49,6 +53,7 @@ class Source:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
             self._tree = parse(text)
+            _refuse_extremes(self._tree)
             self.body = self._tree.body
             self._binders: dict[str, list[ast.stmt]] = {}
             for statement in self.body:
@@ -187,11 +192,15 @@ class Source:
                 raise UnsupportedCode(f"{', '.join(node.names)}: assigned within a function")
             if isinstance(node, ast.Name) and node.id in names:
                 edits.append((*self.span(node), names[node.id]))
-                if self.code(node) != node.id:  # within an f-string, whose positions are wrong in Python 3.11
+                if not _is_name(self.code(node), node.id):  # in an f-string: Python 3.11 gives wrong positions
                     raise UnsupportedCode(f"{node.id} cannot be renamed")
             elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)) and node.name in names:
-                start = self._bytes.index(node.name.encode(), self.span(node)[0] + len("def"))
-                edits.append((start, start + len(node.name.encode()), names[node.name]))
+                head = _HEAD.match(self.code(node))
+                if head is None or not _is_name(head[1], node.name):  # a line break by a backslash
+                    raise UnsupportedCode(f"{node.name} cannot be renamed")
+                before, name = (head.string[:end].encode() for end in (head.start(1), head.end(1)))
+                start = self.span(node)[0]
+                edits.append((start + len(before), start + len(name), names[node.name]))
             elif isinstance(node, _IMPORTS) and not names.keys().isdisjoint(bound(node)):
                 edits.append((*self.span(node), _import_of(node, {n: names.get(n, n) for n in bound(node)})))
         return self.edited(*edits)
@@ -278,6 +287,24 @@ class Source:
             at = end
         text = b"".join([*parts, *self._rows[at:]]).decode().strip("\n")
         return f"{text}\n" if text else ""
+
+
+def _refuse_extremes(tree: ast.Module) -> None:
+    """Raise SyntaxError for code that parses, but that is too deep, or has too large numbers, for what reads it."""
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        for node in level:
+            if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > MAX_NUMBER:
+                raise SyntaxError("a whole number has more than 300 digits", ("", node.lineno, 0, ""))
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        line = next((node.lineno for node in level if isinstance(node, (ast.expr, ast.stmt))), None)
+        raise SyntaxError(f"code is nested more than {MAX_DEPTH} deep, as by a sum of so many terms", ("", line, 0, ""))
+
+
+def _is_name(code: str, name: str) -> bool:
+    """Return whether code is a name; Python takes letters of another width or style as the plain ones (NFKC)."""
+    return unicodedata.normalize("NFKC", code) == name
 
 
 def bound(statement: ast.AST) -> list[str]:

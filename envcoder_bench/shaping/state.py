@@ -10,6 +10,7 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
+from envcoder_bench.shaping.faults import FAULTS, Exit, by_user
 
 _ROTATED = "quat_rotate_inverse(root_states[:, 3:7], {}), from isaacgym.torch_utils import quat_rotate_inverse"
 _NO_LAST = "the state has no actions of the step before: dof_vel or torques can be penalized instead"
@@ -108,7 +109,19 @@ def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = 
             named[parameter.name] = _value(parameter, by_name, function, state)
         else:
             positional.append(_value(parameter, by_name, function, state))
-    return partial(function.call, *positional, **named)
+    call, file = partial(function.call, *positional, **named), function.file
+
+    def called() -> object:
+        try:
+            return call()
+        except FAULTS:
+            raise
+        except BaseException as error:
+            if by_user(error, file):
+                raise
+            raise Exit from error
+
+    return called
 
 
 def _value(parameter: Parameter, by_name: dict[str, object], function: CandidateFunction, state: StateDict) -> object:

@@ -2,8 +2,7 @@
 one of its functions.
 
 The text of the file stays as it is; a wrapper of ``compute_reward`` or a ``del`` follows it. Weights are constants, so
-that all variants share one kernel. The last line is a comment that says what the variant is, so that a run's copies of
-its candidates describe themselves.
+that all variants share one kernel. What a variant is, a run notes in a file of its own: no text says it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
 LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
 MOST_SHOWN = 20  # numbers in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
-_MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,26 +64,53 @@ class Variant:
         return {name: x for name, x in self.values.items() if name.startswith(TRAIN) and x != self.usual.get(name)}
 
 
-def variant_of(text: str) -> Variant | None:
-    """Return what a file's text says that it is a variant of; None if it says nothing."""
-    marks = _MARK.findall(text[-20_000:])
-    try:
-        variant = TypeAdapter(Variant).validate_json(marks[-1], strict=True) if marks else None
-    except ValidationError:  # a comment of the user's
-        return None
-    if variant is None:
-        return None
-    # an unread text must not write what a terminal obeys
-    return variant if all(name.isprintable() for name in (*variant.values, *variant.usual)) else None
+# the file in which a run notes its variants
 
 
-def marked(text: str, variant: Variant) -> str:
-    """Return a text with the comment that ``variant_of`` reads."""
+def pack_variants(variants: Mapping[str, Variant]) -> str:
+    """Return what variants are, by name, as JSON."""
     usual = asdict(Variant("", ""))
-    content = {key: value for key, value in asdict(variant).items() if value != usual[key]}
+    contents = {name: asdict(variant) for name, variant in variants.items()}
+    return json.dumps(
+        {name: {key: x for key, x in one.items() if x != usual[key]} for name, one in contents.items()}, indent=1
+    )
+
+
+def read_variants(text: str, overrides: Mapping[str, Mapping[str, float]]) -> dict[str, Variant]:
+    """Return the variants that a run has noted.
+
+    Args:
+        overrides: the values of the trainer's keys of each of its candidates, by name.
+
+    Raises:
+        ValueError: the file is not such a note, or does not fit the candidates.
+    """
+    try:
+        variants = TypeAdapter(dict[str, Variant]).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"it is not a note of variants: {error.errors()[0]['msg']}") from None
+    flags, points = ({getattr(one, key) for one in variants.values()} for key in ("flag", "points"))
+    swept = {(one.original, tuple(one.values), tuple(one.usual.items())) for one in variants.values()}
+    if len(flags) != 1 or len(points) != 1 or len(swept) > len({one.original for one in variants.values()}):
+        raise ValueError("its variants are not those of one run")
+    for name, one in variants.items():
+        changes = [bool(one.term), bool(one.function), one.values.keys() == one.usual.keys() != set()]
+        known = name in overrides and one.original in overrides and one.original not in variants
+        if changes.count(True) != 1 or changes[2] != (one.flag == SWEEP) or one.flag not in (TERMS, SWEEP) or not known:
+            raise ValueError(f"{name!r} is not a variant of a candidate of this run")
+        if one.trainer_numbers != dict(overrides[name]):
+            raise ValueError(f"{name!r} has other values of the trainer's keys in config.yaml")
+        numbers = (one.factor, one.weight, *one.values.values(), *one.usual.values())
+        if not all(map(str.isprintable, (one.term, one.function, *one.values))) or not all(map(math.isfinite, numbers)):
+            raise ValueError(f"{name!r} has a name or a number that a run does not make")
+    return variants
+
+
+def with_settings(text: str, variant: Variant) -> str:
+    """Return a text with a comment for people on the trainer's numbers of a variant, which its text does not set."""
     words = setting_words(variant.trainer_numbers)
-    note = f"# trained with {words}, by its run's config.yaml: a copy of this file does not set that\n" if words else ""
-    return f"{text.rstrip()}\n\n{note}# variant: {json.dumps(content)}\n"
+    note = f"\n\n# trained with {words}, by its run's config.yaml: a copy of this file does not set that"
+    return f"{text.rstrip()}{note if words else ''}\n"
 
 
 def setting_words(numbers: Mapping[str, float]) -> str:
@@ -286,12 +311,18 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     body = [*body]
     stores = Counter(_stores(body))
     for name, value, alone in _bindings(body):
-        parts = [*_parts(name, value)]
-        if stores[name] == 1:
+        if stores[name] == 1 and alone:
+            parts = [*_parts(name, value)]
             # WEIGHTS["a"] = 2.0 changes this part
-            changed = tuple(f"{one}." for one in stores if one != name)
-            kept = [(full, node) for full, node in parts if not f"{full}.".startswith(changed)]
-            yield from kept if parts else [(name, value)] * alone
+            kept = [(full, node) for full, node in parts if not any(one in stores for one in _above(full, name))]
+            yield from kept if parts else [(name, value)]
+
+
+def _above(full: str, name: str) -> Iterator[str]:
+    """Yield a dotted name and those that it begins with, as far as ``name``, which is left out."""
+    while len(full) > len(name):
+        yield full
+        full = full.rpartition(".")[0]
 
 
 def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:

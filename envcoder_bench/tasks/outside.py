@@ -13,9 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.tasks.sim_spec import check_class, check_files, digest, is_task_class, sim_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
@@ -146,9 +145,9 @@ def _config(folder: Path) -> tuple[Path, str]:
             raise ValueError(f"{folder}: the task's numbers are in {CONFIG} or <Name>.yaml, and this folder {which}")
         path = files[0]
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+        content = parse_plain(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     name = content.get("name") if isinstance(content, dict) else None
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"{path}: 'name' must be the task's name, such as Pendulum, got {name!r}")

@@ -33,6 +33,11 @@ def task_names() -> list[str]:
     return sorted({*FOLDERS, *installed_tasks()})
 
 
+def is_installed(task: str) -> bool:
+    """Return whether this is the name of a shipped task or of an installed package's, and not a place of code."""
+    return task in FOLDERS or task in installed_tasks()
+
+
 def find_spec(task: str) -> TaskSpec:
     """Find a task by its name or its address; its code is loaded, and nothing that takes a while is simulated.
 

@@ -21,6 +21,7 @@ from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.combination import NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
+from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
 from envcoder_bench.shaping.outputs import TOTAL
@@ -138,35 +139,42 @@ def _check_all(
     context: PrepareContext, spec: RunSpec, judge: lint.Judge
 ) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
     """Return a row for each source, and the shapings of those that can train by name."""
-    cfg = spec.config
     rows: list[CandidateCheck] = []
     shapings: dict[str, Shaping] = {}
     for source in spec.sources:
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
-            # what it defines, and its faults
-            functions = load(source, context.files, cfg.seed).functions
-            taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
-            row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
-            with _collected(row.notes):
-                shaping = check_and_trace(source, context, cfg.seed)
+            with of_candidate(source.file):
+                shapings[source.name] = _checked(spec, context, judge, source, row)
         except CandidateError as error:
             row.status, row.error = (SKIPPED if none_asked(error) else FAILED), str(error)
             error.__traceback__ = None  # its frames keep tensors alive
-            continue
-        row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
-        # how its reward is made up, and what is not compiled
-        if row.defines_reward:
-            row.form, remarks = _divided(spec, context, source, shaping) if shaping.components else ("", [])
-            row.notes += remarks if judge.obstacle else judge.lines(shaping)
-        refused = [one for one in context.tracer.untraced if one.function.file == source.file]
-        row.not_compiled = [str(one) for one in refused]
-        stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
-        row.notes += map(stateful_note, stateful)
-        # without programs, because one call takes less time than compiling
-        shapings[source.name] = replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
     return rows, shapings
+
+
+def _checked(
+    spec: RunSpec, context: PrepareContext, judge: lint.Judge, source: CandidateSource, row: CandidateCheck
+) -> Shaping:
+    """Fill in the row of a source, and return its shaping without programs. Raises CandidateError."""
+    cfg = spec.config
+    # what it defines, and its faults
+    functions = load(source, context.files, cfg.seed).functions
+    taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
+    row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
+    with _collected(row.notes):
+        shaping = check_and_trace(source, context, cfg.seed)
+    row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
+    # how its reward is made up, and what is not compiled
+    if row.defines_reward:
+        row.form, remarks = _divided(spec, context, source, shaping) if shaping.components else ("", [])
+        row.notes += remarks if judge.obstacle else judge.lines(shaping)
+    refused = [one for one in context.tracer.untraced if one.function.file == source.file]
+    row.not_compiled = [str(one) for one in refused]
+    stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
+    row.notes += map(stateful_note, stateful)
+    # because one call takes less time than compiling
+    return replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
 
 
 def _divided(

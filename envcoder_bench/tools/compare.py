@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.plain_text import one_line, visible
 from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.logs import Evaluation, read_curves
@@ -23,9 +24,10 @@ from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
 from envcoder_bench.report.table import numbers, render_table, wrap
 from envcoder_bench.report.words import aligned, decimal_places
-from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.loading import parse
 from envcoder_bench.tasks.base import UNTRAINED
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         raise UserError("give at least two runs to compare")
     # runs that can be compared: of one task, and by one measure
     first = opened[0]
-    meanings = [run.folder.recorded.get("fitness_meaning") or fitness_meaning(run.spec) for run in opened]
+    meanings = [run.fitness_meaning for run in opened]
     for run, meaning in zip(opened[1:], meanings[1:]):
         if run.cfg.task.name != first.cfg.task.name:
             tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
@@ -126,10 +128,13 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
 
 def _measured_by(run: OpenedRun) -> str:
     """Return a run's --fitness file without layout, comments and docstrings; empty for the task's own fitness."""
-    source = run.spec.fitness
-    if source is None:
+    if run.fitness is None:
         return ""
-    tree = ast.parse(source.source)
+    try:
+        parse(run.fitness.source, str(run.folder.fitness))
+    except CandidateError as error:
+        raise UserError(str(error)) from error
+    tree = ast.parse(run.fitness.source)  # not the one above, which is kept
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
             del node.body[0]
@@ -139,7 +144,7 @@ def _measured_by(run: OpenedRun) -> str:
 def _labels(paths: Sequence[Path]) -> list[str]:
     """Return the shortest ends of paths that differ."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):
-        labels = ["/".join(path.parts[-length:]) for path in paths]
+        labels = [one_line("/".join(path.parts[-length:])) for path in paths]
         if len(set(labels)) == len(labels):
             return labels
     return [str(path) for path in paths]
@@ -185,7 +190,12 @@ def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
         for (name, seed), fitness_of_episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
             evaluation[full_name(label, name), seed] = fitness_of_episodes
     episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
-    return FitnessModel(fitness, evaluation, bounds_of(next(iter(runs.values())).cfg), episodes)
+    return FitnessModel(fitness, evaluation, _bounds(runs), episodes)
+
+
+def _bounds(runs: Mapping[str, OpenedRun]) -> tuple[float, float]:
+    first = next(iter(runs.values()))
+    return bounds_of(first.folder, first.cfg)
 
 
 def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> SharedCandidate | None:
@@ -218,7 +228,7 @@ def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
         settings["device"] = software.pop("device", None) or settings.get("device")
         settings.update({f"version of {name}": version for name, version in software.items()})
     keys = list(dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _NOT_SETTINGS))
-    values = {key: ["null" if run.get(key) is None else str(run[key]) for run in flat] for key in keys}
+    values = {key: ["null" if run.get(key) is None else one_line(run[key]) for run in flat] for key in keys}
     return {key: of_runs for key, of_runs in values.items() if len(set(of_runs)) > 1}
 
 
@@ -279,15 +289,15 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
     meaning = comparison.fitness_meaning
     parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
-    parts += [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
+    more = [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
-        parts.append("\n".join(["in several runs", "", *aligned([header, *rows])]))
-        parts.append("\n".join(notes(comparison)))
+        more.append("\n".join(["in several runs", "", *aligned([header, *rows])]))
+        more.append("\n".join(notes(comparison)))
     if comparison.settings:
-        lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]
-        parts.append("\n".join(["different settings:", *lines]))
-    return "\n\n".join(parts) + "\n"
+        lines = [f"  {one_line(key)}: {' | '.join(values)}" for key, values in comparison.settings.items()]
+        more.append("\n".join(["different settings:", *lines]))
+    return "\n\n".join([*parts, *map(visible, more)]) + "\n"
 
 
 def comparison_page(comparison: Comparison) -> str:

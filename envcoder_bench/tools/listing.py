@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
+from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.report.ranking import Ranked, rank, read_ranking
 from envcoder_bench.report.results import read_results
 from envcoder_bench.report.words import aligned, alone
@@ -71,13 +70,13 @@ def read_run(path: Path) -> ListedRun:
     try:
         record = read_provenance(folder.run)
         date = "" if record.begun is None else record.begun[:19].replace("T", " ")
-        config = yaml.safe_load(record.config)
+        config = parse_plain(record.config)
         name = config["task"]["name"]
-        task = title_of(config.get("task_source") or name, name)
+        task = str(title_of(str(config.get("task_source") or name), name))
         ranked = _ranked(folder)
     except UserError as error:
         damage = str(error)
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
     # the best candidate; a baseline only where there is no other

@@ -21,16 +21,17 @@ from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.terms.table import study_sections
 from envcoder_bench.report.words import alone, counted, number
-from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
-from envcoder_bench.run.lint import judge_run
+from envcoder_bench.run.lint import Verdict, judge_run
 from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.shaping.discovery import name_fault
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.text import definitions, shown_definitions
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
+from envcoder_bench.tasks.registry import is_installed
 from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
@@ -42,11 +43,18 @@ DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
 MOST_TIMES = 300  # of an episode's lines on the page
 _PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-_UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")
+# a message of the run itself: no text of a candidate begins a line of run.log
+_UNCOMPILED = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<file>.+?\.py):\d+: in (?P<function>\w+): (?P<why>.*):"
+    r" it is not compiled, and runs more slowly"
+)
+NOT_EXECUTED = (
+    "envcoder-bench report RUN --video K executes the code of the run's candidates and task, and this page did not"
+)
 log = logging.getLogger(__name__)
 
 
-def write_page(folder: Path, videos: int | None = None) -> Path:
+def write_page(folder: Path, videos: int | None = None, executes: bool = True) -> Path:
     """Write the page of a complete run.
 
     Videos that cannot be made are not an error: the page says why.
@@ -54,6 +62,8 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
     Args:
         videos: the number of best candidates to show, besides both baselines; 0 for no videos, None for
             DEFAULT_VIDEOS where frames can be rendered.
+        executes: whether videos are made and rewards judged, for which the code of the candidates and the task is
+            executed; if not, the page has the videos that the run has.
 
     Returns:
         The file.
@@ -63,7 +73,14 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
     """
     run = open_run(folder)
     path = run.folder.path / PAGE
-    write_atomic(path, render_page(_page(run, videos_of(run, videos))))
+    if executes:
+        _ = run.spec  # first: it raises if the task cannot be built
+        made = videos_of(run, videos)
+    elif videos == 0:
+        made = videos_of(run, 0)
+    else:
+        made = read_videos(run.folder.path) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
+    write_atomic(path, render_page(_page(run, made, executes)))
     return path
 
 
@@ -138,22 +155,29 @@ def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note
 
 
 def read_videos(folder: Path) -> PageVideos | None:
-    """Return the videos of a run's page as they were made before; None if there are none."""
+    """Return the videos of a run's page as they were made before; None if there are none, or files are damaged."""
+    if not (folder / VIDEOS / VIDEOS_NOTE).is_file():
+        return None
     try:
         note = read_json(folder / VIDEOS / VIDEOS_NOTE)
         recording = Recording.load(folder / VIDEOS / RECORDING)
+        faults = list(filter(None, (name_fault(episode.name) for episode in recording.episodes)))
+        if faults:  # names of files
+            raise ValueError(faults[0])
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
-        return _as_videos(recording, files if note["seconds"] else [], note["seconds"], note["note"])
-    except (OSError, ValueError, KeyError):
+        return _as_videos(recording, files if note["seconds"] else [], float(note["seconds"]), str(note["note"]))
+    except Exception as error:  # a damaged file may raise anything, and must not cost a page
+        log.warning("the videos in %s cannot be read: %s", folder / VIDEOS, error)
         return None
 
 
 def page_videos(folder: Path) -> dict[str, Path]:
     """Return the video files of a run's page by candidate."""
-    recording = folder / VIDEOS / RECORDING
-    if not recording.is_file():
+    try:
+        recording = Recording.load(folder / VIDEOS / RECORDING)
+    except (OSError, ValueError):  # absent or damaged
         return {}
-    files = {episode.name: folder / VIDEOS / f"{episode.name}.mp4" for episode in Recording.load(recording).episodes}
+    files = {episode.name: folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes}
     return {name: file for name, file in files.items() if file.is_file()}
 
 
@@ -174,13 +198,13 @@ def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageE
     return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
-def _page(run: OpenedRun, videos: PageVideos) -> RunPage:
+def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
     return RunPage(
         title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
-        fitness_meaning=fitness_meaning(run.spec),
+        fitness_meaning=run.fitness_meaning,
         ranked=ranked,
-        candidates=_candidates(run),
+        candidates=_candidates(run, executes),
         facts=_facts(run),
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
@@ -189,7 +213,7 @@ def _page(run: OpenedRun, videos: PageVideos) -> RunPage:
         ),  # runs of older versions do not have it
         videos=videos,
         how=_how(run),
-        command=_command(run),
+        command=_command(run) if executes or is_installed(run.cfg.address) else "",
         sections=_sections(run),
         folder=shown(folder.path),
     )
@@ -197,7 +221,7 @@ def _page(run: OpenedRun, videos: PageVideos) -> RunPage:
 
 def _sections(run: OpenedRun) -> list[Section]:
     """Return the sections on variants."""
-    studies = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
+    studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
     files = {study.original: run.folder.path / picture(study) for study in studies}
     pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
     return study_sections(studies, pictures, shown(run.folder.path))
@@ -216,10 +240,11 @@ def _facts(run: OpenedRun) -> list[str]:
     return facts
 
 
-def _candidates(run: OpenedRun) -> list[PageCandidate]:
-    verdicts = judge_run(run.folder, run.spec, [row.candidate for row in run.ranked if not row.baseline])
+def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
+    names = [row.candidate for row in run.ranked if not row.baseline]
+    verdicts = judge_run(run.folder, run.spec, names) if executes else dict.fromkeys(names, Verdict([], NOT_EXECUTED))
     uncompiled = _uncompiled(run.folder.path / "run.log")
-    variants = variants_in(run.spec.sources)
+    variants = variants_in([*run.sources.values()])
     human = run.sources.get(HUMAN)
     candidates = []
     for name, source in run.sources.items():
@@ -267,7 +292,7 @@ def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
         return {}
     reasons: dict[str, dict[str, str]] = {}
     for line in lines:
-        match = _UNCOMPILED.search(line)
+        match = _UNCOMPILED.fullmatch(line)
         if match:
             reasons.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
     return reasons
@@ -292,7 +317,7 @@ def _command(run: OpenedRun) -> str:
     """Return a command that repeats the run, from the values that differ from the defaults."""
     cfg = run.cfg
     words = ["eval-shapers", "--task", cfg.address]
-    variants = variants_in(run.spec.sources)
+    variants = variants_in([*run.sources.values()])
     files = [source.file for name, source in run.sources.items() if name not in (*BASELINES, *variants)]
     words += ["--candidates", *files] if files else []
     words += asking_words(variants)

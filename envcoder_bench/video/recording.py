@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from envcoder_bench.core.bounded import parse_json, read_arrays
 from envcoder_bench.core.files import write_atomic
 
 
@@ -107,9 +108,10 @@ class Recording:
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        """Read what ``save`` wrote."""
-        with np.load(path) as arrays:
-            plain = json.loads(arrays["plain"].tobytes())
+        """Read what ``save`` wrote. Raises OSError, or ValueError if it is damaged or too large."""
+        arrays = read_arrays(path.read_bytes())
+        try:
+            plain = parse_json(arrays["plain"].tobytes())
             episodes = []
             for k, fields in enumerate(plain.pop("episodes")):
                 keys = ("qpos", "fitness", "reward", "mocap_pos", "mocap_quat")
@@ -117,4 +119,6 @@ class Recording:
                 for key in ("components", "goals"):
                     fields[key] = {name: arrays[f"{k}/{key}/{i}"] for i, name in enumerate(fields[key])}
                 episodes.append(Episode(**fields))
-        return cls(**plain, episodes=episodes)
+            return cls(**plain, episodes=episodes)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not a recording: {error}") from error

@@ -16,8 +16,8 @@ import envcoder_bench
 from envcoder_bench.video.draw import NO_OPENGL
 from envcoder_bench.video.recording import Recording
 
-BACKENDS = ("egl", "osmesa")
-PACKAGES = "libegl1 and libgl1-mesa-dri (for EGL), or libosmesa6 (for OSMesa)"
+PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}  # of Debian, by backend of OpenGL
+BACKENDS = tuple(PACKAGES)
 _PROBE = "import mujoco; mujoco.GLContext(16, 16).make_current()"
 
 
@@ -61,14 +61,27 @@ def missing() -> str:
     """Return why frames cannot be rendered on this machine, with the remedy; empty if they can."""
     if importlib.util.find_spec("av") is None:
         return "the package av is not installed: pip install 'envcoder-bench[video]'"
-    return "" if backend() else f"there is no OpenGL for pictures without a display: apt-get install {PACKAGES}"
+    if backend():
+        return ""
+    if _wanted():
+        return (
+            f"the library of OpenGL that MUJOCO_GL={_wanted()} names is missing or does not work: apt-get install"
+            f" {PACKAGES[_wanted()]}, or unset MUJOCO_GL"
+        )
+    packages = f"{PACKAGES['egl']} (for EGL), or {PACKAGES['osmesa']} (for OSMesa)"
+    return f"there is no OpenGL for pictures without a display: apt-get install {packages}"
+
+
+def _wanted() -> str:
+    """Return the backend that the variable MUJOCO_GL names; empty if it names none of them."""
+    wanted = os.environ.get("MUJOCO_GL", "").lower().strip()
+    return wanted if wanted in BACKENDS else ""
 
 
 @cache
 def backend() -> str:
     """Return the backend of OpenGL that works here, ``egl`` or ``osmesa``; empty if none does."""
-    wanted = os.environ.get("MUJOCO_GL", "").lower()
-    for name in (wanted,) if wanted in BACKENDS else BACKENDS:
+    for name in (_wanted(),) if _wanted() else BACKENDS:
         command = [sys.executable, "-c", _PROBE]
         try:
             done = subprocess.run(command, env=environment(name), capture_output=True, timeout=60, check=False)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from isaacgym_mujoco.compat.mujoco_gl import import_without_opengl
+
 if TYPE_CHECKING:
     from isaacgym_mujoco.import_hook import install
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__implementation__", "__version__", "install"]
+
+import_without_opengl()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import torch
+import warp as wp
 from shaping_fakes import BASELINE, Groups
 from tracing_fakes import Compiled, eager, function, make_state, record
 
@@ -64,6 +65,24 @@ def test_failed_compilations_are_not_repeated(monkeypatch):
     assert building.build([WRONG], "cpu")[0]
     monkeypatch.setattr(building, "_Building", None)  # nothing is built
     assert building.build([WRONG, WRONG], "cpu") == [building._failed[WRONG]] * 2
+
+
+def test_damaged_object_in_the_cache_is_built_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / wp.config.version))  # as in the workers
+    code, cpu = good(3), torch.device("cpu")
+    assert native.build([code], cpu) == [""] and not native._missing([code], "cpu")
+    objects = [path for path in tmp_path.rglob("wp_*") if path.suffix in (".o", ".meta")]
+    assert len(objects) == 2
+    for path in objects:
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        assert native._missing([code], "cpu") == [code]
+        assert native.build([code], cpu) == [""] and not native._missing([code], "cpu")
+        assert path.read_bytes() == content
+    (kernel,) = native.load([code], cpu)
+    table = torch.full((1,), 7)
+    native.launch(native.prepare_launch(kernel, 1, table), cpu)
+    assert table.item() == 0
 
 
 def test_long_compilations_are_logged(monkeypatch, caplog):

@@ -2,10 +2,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic, write_shared
+from envcoder_bench.core.run_log import note, run_log
+from envcoder_bench.report.logs import CurveLog
+from envcoder_bench.search.providers.transcript import Transcript
 
 WRITER = """
 import os, signal, sys
@@ -50,3 +55,46 @@ def test_failing_writer_keeps_the_old_file_and_removes_temporary_files(tmp_path,
     with pytest.raises(OSError, match="No space"):
         write_atomic(path, "new")
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
+
+
+def linked(path, target):
+    target.write_text("mine")
+    path.symlink_to(target)
+    return target
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links")
+def test_writers_follow_no_link(tmp_path):
+    target = linked(tmp_path / ".a.txt.tmp", tmp_path / "target")
+    write_atomic(tmp_path / "a.txt", "new")
+    temporary = f".b.txt.{os.getpid()}.{threading.get_ident()}.tmp"
+    (tmp_path / temporary).symlink_to(target)
+    write_shared(tmp_path / "b.txt", "new")
+    assert (
+        target.read_text() == "mine" and (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == "new"
+    )
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt", "target"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links")
+def test_link_that_appears_between_two_steps_is_refused(tmp_path, monkeypatch):
+    target = linked(tmp_path / ".a.txt.tmp", tmp_path / "target")
+    monkeypatch.setattr(os, "unlink", lambda path: None)
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "a.txt", "new")
+    assert target.read_text() == "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links")
+def test_logs_of_a_resumed_run_follow_no_link(tmp_path):
+    log, before = tmp_path / "run.log", tmp_path / "target"
+    linked(log, before)
+    with run_log() as messages:
+        messages.open(tmp_path)
+        note("a command of a shell")
+    (tmp_path / "curves.csv").symlink_to(before)
+    CurveLog(tmp_path / "curves.csv").close()  # the link is replaced
+    (tmp_path / "transcript.jsonl").symlink_to(tmp_path / "new")
+    with pytest.raises(UserError, match="cannot be written"):
+        Transcript(tmp_path / "transcript.jsonl", {})
+    assert before.read_text() == "mine" and not (tmp_path / "new").exists()

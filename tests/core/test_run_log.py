@@ -1,12 +1,14 @@
 """The log file of a run, and muted messages."""
 
 import logging
+import os
 import threading
 import warnings
 from pathlib import Path
 
 import pytest
 
+from envcoder_bench.core import run_log as run_log_module
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, log_path, muted, note, printer, run_log
 
@@ -81,8 +83,8 @@ def test_concurrent_runs_have_separate_logs(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_full_disk_ends_the_log_but_not_the_run(tmp_path):
-    (tmp_path / "run.log").symlink_to("/dev/full")
+def test_full_disk_ends_the_log_but_not_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_log_module, "no_links", lambda path, flags: os.open("/dev/full", flags))
     with run_log() as messages:
         log.info("before")
         messages.open(tmp_path)
@@ -136,5 +138,23 @@ def test_prints_are_counted_by_line_and_end(monkeypatch):
         printer("b")("another", "file")
     first, *rest = shown
     assert first.count("\n") == 18
-    assert rest == ["x" * 500 + "...", "a prints more, which is in run.log", "another file"]
-    assert kept == ["a prints: 2\n1 and", "a prints: again", "a prints more, which is left out"]
+    assert rest == [f"a prints: {'x' * 497}...", "a prints more, which is in run.log", "b prints: another file"]
+    assert kept == ["a prints: 2\na prints: 1 and", "a prints: again", "a prints more, which is left out"]
+
+
+def test_no_text_of_a_candidate_begins_as_a_message_of_the_run_does(tmp_path, capsys):
+    false = "2026-01-01 00:00:00 a.py:1: in f: x: it is not compiled, and runs more slowly"
+    with run_log() as messages:
+        messages.open(tmp_path)
+        log.warning("b.py:1: %s", f"says\n{false}\x1b[2J")
+        note(f"a table\n{false}")
+        for _ in range(30):
+            printer("chatty")(f"x\n{false}\x1b[2J")
+        with pytest.raises(ValueError), run_log() as inner:
+            inner.open(tmp_path)
+            raise ValueError(f"x\n{false}\x1b[2J")
+    text = (tmp_path / "run.log").read_text("utf-8")
+    assert false in text and f"\n{false}" not in text and "\x1b" not in text
+    assert "\x1b" not in (shown := capsys.readouterr().out) and set(shown.splitlines()) == {
+        "chatty prints: x", f"chatty prints: {false}\\u001b[2J", "chatty prints more, which is in run.log",
+    }  # fmt: skip

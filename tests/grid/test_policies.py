@@ -1,6 +1,7 @@
 """Policies from files of four kinds, their widths, and layouts."""
 
 import json
+import time
 import warnings
 import zipfile
 from dataclasses import replace
@@ -81,6 +82,50 @@ def test_onnx_with_other_operators_runs_in_onnxruntime(tmp_path) -> None:
     assert (loaded.kind, loaded.layout.name, loaded.capturable) == ("onnx", "flat", False)
     obs = torch.randn(7, 48)
     torch.testing.assert_close(loaded.act(obs), torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
+
+
+def _looping(path, levels=0):
+    """A policy with an endless loop of ONNX, or with functions each of which calls the one before it twice."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    def info(name, kind=TensorProto.FLOAT, shape=("n", 48)):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    functions = []
+    for k in range(levels):
+        calls = [helper.make_node("Sin" if k == 0 else f"f{k - 1}", ["x"], ["y"], domain="" if k == 0 else "mine")]
+        calls.append(helper.make_node("Sin" if k == 0 else f"f{k - 1}", ["y"], ["z"], domain="" if k == 0 else "mine"))
+        opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+        functions.append(helper.make_function("mine", f"f{k}", ["x"], ["z"], calls, opsets))
+    body = [helper.make_node("Identity", ["going"], ["again"]), helper.make_node("Sin", ["x"], ["y"])]
+    values = [info("k", TensorProto.INT64, ()), info("going", TensorProto.BOOL, ()), info("x")]
+    loop = helper.make_graph(body, "loop", values, [info("again", TensorProto.BOOL, ()), info("y")])
+    true = helper.make_node("Constant", [], ["true"], value=helper.make_tensor("t", TensorProto.BOOL, (), [True]))
+    nodes = [true, helper.make_node("Loop", ["", "true", "obs"], ["actions"], body=loop)]
+    if levels:
+        nodes = [helper.make_node(f"f{levels - 1}", ["obs"], ["actions"], domain="mine")]
+    graph = helper.make_graph(nodes, "policy", [info("obs")], [info("actions")])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=functions)
+    model.ir_version = 9
+    onnx.save(model, str(path))
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"), [(0, "its operator Loop may not end"), (60, "more than 20,000 operators")]
+)
+def test_onnx_that_may_not_end_is_refused(tmp_path, levels, message) -> None:
+    _looping(tmp_path / "policy.onnx", levels)
+    with pytest.raises(UserError, match=rf"policy p: .*policy\.onnx is refused: .*{message}"):
+        read_policy("p", tmp_path / "policy.onnx")
+    pytest.importorskip("onnxruntime")
+    _looping(tmp_path / "policy.onnx", 3)
+    obs = torch.randn(2, 48)
+    expected = obs
+    for _ in range(8):
+        expected = torch.sin(expected)
+    torch.testing.assert_close(read_policy("p", tmp_path / "policy.onnx")[1](obs), expected)
 
 
 def test_rsl_rl_checkpoint_is_loaded_with_its_normalizer(tmp_path) -> None:
@@ -307,6 +352,103 @@ def test_torchscript_that_could_write_files_is_refused(tmp_path, attack) -> None
     with pytest.raises(UserError, match=r"policy p: .* is refused: .* line [0-9]+: .*; export it as ONNX"):
         read_policy("p", path)
     assert not file.exists()
+
+
+class _Strided(torch.nn.Module):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._reshape_alias(obs, [1, 12], [1 << 40, 1 << 40])
+
+
+class _Endless(torch.nn.Module):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        while True:
+            obs = obs + 1
+        return obs[:, :12]
+
+
+class _ByData(torch.nn.Module):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(obs.sum())):
+            obs = obs + 1
+        return obs[:, :12]
+
+
+class _Long(torch.nn.Module):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        for _ in range(1000):
+            for _ in range(1000):
+                obs = obs + 1
+        return obs[:, :12]
+
+
+class _Twice(torch.nn.Module):
+    def __init__(self, levels: int) -> None:
+        super().__init__()
+        self.inner = _Twice(levels - 1) if levels else torch.nn.Identity()
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.inner(obs))
+
+
+_COMPUTED = b"torch._reshape_alias(torch.zeros([1]), [1 << 40], [1])"
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (_Strided, r"its operator aten::_reshape_alias is not one of those that policies need \(.*_Strided\.forward\)"),
+        (_Endless, "it has a loop whose length is not fixed"),
+        (_ByData, "it has a loop whose length is not fixed"),
+        (_Long, "a call executes more than 20,000 operators"),
+        (lambda: _Twice(40), "a call executes more than 20,000 operators"),
+        ((b"input: Tensor)", b"input: Tensor, y: Tensor=%b)" % _COMPUTED), "its code runs while it is loaded"),
+        (
+            (b"  def forward", b"  x : Final[Tensor] = %b\n  def forward" % _COMPUTED),
+            "its code runs while it is loaded",
+        ),
+        ((b"  __buffers__ = []", b"  __buffers__ = [%b]" % _COMPUTED), "its code runs while it is loaded"),
+        ((b"def forward", b"def __setstate__"), "its code runs while it is loaded"),
+        ((b"  def forward", b"  __forward_hooks__ = ['x', ]\n  def forward"), "its code runs while it is loaded"),
+        ((b"-> Tensor:", b"-> Tensor::"), "its code is not as torch writes it"),
+    ],
+)
+def test_torchscript_that_does_more_than_policies_need_is_refused(tmp_path, policy, message) -> None:
+    path = tmp_path / "policy.pt"
+    if isinstance(policy, tuple):
+        _torchscript(network(48), path)
+        _edited(path, *policy)
+    else:
+        torch.jit.script(policy()).save(str(path))
+    began = time.process_time()
+    with pytest.raises(UserError, match=rf"policy p: .* is refused: {message}.*; export it as ONNX"):
+        read_policy("p", path)
+    assert time.process_time() - began < 5
+
+
+def test_torchscript_of_usual_layers_is_read(tmp_path) -> None:
+    class Usual(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            norm, layer = torch.nn.LayerNorm(48), torch.nn.Linear(48, 48)
+            self.net = torch.nn.Sequential(norm, layer, torch.nn.ReLU(), torch.nn.Tanh(), torch.nn.Dropout())
+            self.gru, self.conv = torch.nn.GRU(48, 12), torch.nn.Conv1d(1, 1, 3)
+            self.register_buffer("mean", torch.zeros(48))
+            self.mean: torch.Tensor
+
+        def forward(self, obs: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+            x = self.net((obs - self.mean) / torch.sqrt(self.mean + 1e-2)).clamp_(-5.0, 5.0)
+            for _ in range(3):
+                x = torch.nn.functional.silu(x) * scale
+            x = torch.cat([x[:, :24], x[..., 24:]], dim=-1).view(-1, 48)
+            return self.gru(x[None])[0][0] + self.conv(x[:, None])[:, 0, :12]
+
+    module = Usual().eval()
+    traced = torch.jit.trace(module, torch.zeros(2, 48), check_trace=False)
+    for made in (torch.jit.script(module), traced, torch.jit.freeze(torch.jit.script(module))):
+        made.save(str(tmp_path / "policy.pt"))
+        kind, loaded, _ = read_policy("p", tmp_path / "policy.pt")
+        obs = torch.randn(2, 48)
+        assert kind == "torchscript" and torch.equal(loaded(obs), made(obs))
 
 
 def test_torchscript_with_branches_and_nested_modules_is_read(tmp_path) -> None:

@@ -21,6 +21,18 @@ def examiner():
     )
 
 
+def test_dicts_are_parsed_and_functions_beside_them_are_traced():
+    task = make_task()
+    given = (task.constants, baseline_of(task), None, 0, (6,))
+    reading = examiner_module.Examiner(TaskContract.of(task), [], state_of(task), *given, reads_dicts=True)
+    answer = reading.examine("rewards = {'up': {'x': (1, 2.5)}}\n")
+    assert answer["dicts"]["values"] == {"rewards": {"up": {"x": (1, 2.5)}}} and "candidate" not in answer
+    both = reading.examine(f"rewards = {{'up': 2.0}}\n{REWARD}")
+    assert set(both) == {"dicts", "candidate"} and both["dicts"]["functions"] == ("compute_reward",)
+    told = reading.examine("rewards = {'up': {'__class__': torch}}\n")["error"]
+    assert "must be a number" in told["message"] and told["line"] == 1
+
+
 def test_wrong_program_is_refused(examiner, monkeypatch):
     assert "candidate" in examiner.examine(REWARD)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from envcoder_bench.compile.program import COMPARISONS, OPERATIONS, Node, Output
 from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, Contract, clean, most_live, rebuild
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, Dicts
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,31 @@ def test_forgeries_are_refused(contract, name):
     with pytest.raises(CandidateError, match=r"refused|limit|names a component") as raised:
         made(packed(FORGERIES[name]), contract)
     assert str(raised.value).startswith("one.py") and str(raised.value).isprintable()
+
+
+DICTS = {"values": {"rewards": {"up": 2.0}}, "lines": {"rewards": {"": 1, "up": 1}}, "functions": ["compute_reward"]}
+
+
+def test_dicts_come_back_as_data_only_for_tasks_that_take_them(contract):
+    content = wire.pack({"dicts": {**DICTS, "values": {"rewards": {"up": {"x": [0, [1, None]]}}}}})
+    dicts = made(content, replace(contract, reads_dicts=True)).dicts
+    assert dicts == Dicts({"rewards": {"up": {"x": (0, (1, None))}}}, DICTS["lines"], ("compute_reward",))
+    with pytest.raises(CandidateError, match="neither a candidate nor an error"):
+        made(content, contract)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"values": {}}, {"values": {"torch": {"up": 1}}}, {"values": {"rewards": {"up": "x"}}}, {"values": None},
+        {"values": {"rewards": {"up": 1e7}}}, {"values": {"rewards": 1}}, {"lines": {}}, {"functions": ["print"]},
+        {"lines": {"rewards": {"up": 1}}}, {"lines": {"rewards": {"": 99}}}, {"lines": {"rewards": 1}},
+        {"functions": [["x"]]}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_forged_dicts_are_refused(contract, part):
+    with pytest.raises(CandidateError, match="its answer from the jail was refused"):
+        made(wire.pack({"dicts": {**DICTS, **part}}), replace(contract, reads_dicts=True))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +265,7 @@ def test_error_keeps_line_and_function(contract):
     told = {"message": "no\x1b[31m good\n", "line": 3, "function": "compute_reward"}
     with pytest.raises(CandidateError) as raised:
         made(wire.pack({"error": told}), contract)
-    assert str(raised.value) == "one.py:3: in compute_reward: no [31m good "
+    assert str(raised.value) == "one.py:3: in compute_reward: no\\u001b[31m good"
     for line, function in ((10**6, "os.system"), (-1, 7), (None, None), (True, [])):
         with pytest.raises(CandidateError) as raised:
             made(wire.pack({"error": {**told, "line": line, "function": function}}), contract)
@@ -273,7 +299,7 @@ def test_messages_have_no_absolute_paths(message, told):
 
 
 def test_messages_are_sanitized():
-    assert clean("a\tb\x00c\u202e\u2028d\ud800") == "a b c  d "
+    assert clean("a\tb\x00c\u202e\u2028d\ud800") == r"a b\u0000c\u202e d\ud800"
     assert len(clean("x" * 10_000)) == 600 and clean("x" * 10_000).endswith("...")
     assert clean(None) == ""
 

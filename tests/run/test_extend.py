@@ -133,7 +133,7 @@ def kill_after(count, patch):
         return work(*args)
 
     for place, name in (
-        (module, "write_atomic"), (RunFolder, "write"), (module.shutil, "copyfile"), (Path, "unlink"),
+        (module, "write_atomic"), (RunFolder, "write"), (Path, "unlink"),
         (Provenance, "write"),
     ):  # fmt: skip
         patch.setattr(place, name, counted(getattr(place, name)))

@@ -44,6 +44,18 @@ def test_runs_are_found_recursively_and_sorted_by_date(tmp_path):
     assert [run.path.name for run in found] == ["first", "a second later", "run", "later"]
 
 
+def test_config_whose_aliases_multiply_is_damage(tmp_path):
+    lines = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10 if k else ['x'] * 10)}]" for k in range(10)]
+    path = make_run(tmp_path / "r")
+    record = json.loads((path / "run.json").read_text())
+    for config in ("\n".join([*lines, "task: {name: *a9}"]), "a: &a {b: *a}\ntask: *a"):
+        (path / "run.json").write_text(json.dumps({**record, "config": config}))
+        began = time.process_time()
+        text = render_runs([read_run(path)])
+        assert "damaged (its aliases stand for more than 100,000 values)" in text and len(text) < 2000
+        assert time.process_time() - began < 5
+
+
 def test_run_without_a_summary_is_stopped_or_in_progress(tmp_path):
     path = make_run(tmp_path / "r", rows=[Result("a", 0, RUNNING, fitness=0.25)], complete=False)
     assert (read_run(path).status, read_run(path).best) == ("stopped", "a")

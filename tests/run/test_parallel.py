@@ -172,7 +172,7 @@ def test_prints_of_candidates_in_workers_are_shown_to_a_limit_and_logged(tmp_pat
     own = settings(1, seeds=1, learning_iterations=2)
     envcoder_bench.evaluate("Cartpole", {"chatty": chatty}, output_dir=tmp_path / "run", **own)
     shown = capfd.readouterr().out.splitlines()
-    assert shown == ["looking"] * 20 + ["chatty prints more, which is in run.log"]
+    assert shown == ["chatty prints: looking"] * 20 + ["chatty prints more, which is in run.log"]
     assert "chatty prints: looking" in (tmp_path / "run" / "run.log").read_text()
 
 

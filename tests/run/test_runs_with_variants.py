@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from odd_files import TEXTS
 
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
@@ -17,7 +17,6 @@ from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
 from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.variants import variant_of
 from envcoder_bench.tasks.base import BASELINES
 
 SMALL = ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "evaluation.num_envs=1"]
@@ -101,18 +100,18 @@ def test_human_baseline_without_candidates(cartpole):
     by_name = {one.name: one.source for one in baseline_sources(cartpole.task)}
     first = sources[0]
     assert first.source.startswith(by_name["unshaped"].rstrip()), "what the unshaped task has in its place"
-    assert variant_of(first.source).original == "human"
+    assert first.variant.original == "human"
     groups, faults = prepare(with_candidates(cartpole, sources))
     assert not faults
     used = {group.name: group.shaping.functions for group in groups}
     for source in sources:
         theirs = [one.type for one in used[source.name].values() if one.file == source.file]
-        assert theirs == [variant_of(source.source).function]
+        assert theirs == [source.variant.function]
     with pytest.raises(UserError, match="--no_baselines leaves out"):
         made(cartpole.changed(baselines=False), {}, terms=True)
     with pytest.raises(UserError, match="leave out --baseline unshaped, or --shaper_types"):
         made(cartpole.changed(shaper_types=("compute_reward",), baseline="unshaped"), {}, terms=True)
-    kinds = {variant_of(source.source).function for source in sources}
+    kinds = {source.variant.function for source in sources}
     assert set(names(made(cartpole.changed(shaper_types=tuple(kinds)), {}, terms=True))) == set(names(sources))
     with pytest.raises(UserError, match="there is nothing to vary"):
         made(
@@ -126,7 +125,7 @@ def test_human_baseline_without_candidates(cartpole):
 def test_terms_of_human_baselines_are_those_of_their_rewards():
     spec = resolve("Anymal", SMALL)
     sources = made(spec, {}, terms=True)
-    terms = {variant_of(one.source).term for one in sources} - {""}
+    terms = {one.variant.term for one in sources} - {""}
     assert terms == {"lin_vel_xy", "ang_vel_z", "torque"} and not set(names(sources)) & set(BASELINES)
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
 
@@ -135,7 +134,7 @@ def test_factors_of_a_product_have_no_share_of_it():
     text = "def compute_reward(pole_angle):\n    x = pole_angle.cos()\n    return x * x, {'x': x}\n"
     source, how = CandidateSource("a", "a.py", text), Combination(PRODUCT, {"x": 2.0})
     original = variants_module._Original(source, None, [], how, "")  # type: ignore[arg-type]
-    assert [variant_of(one.source).weight for one in variants_module._of_terms(original, set())] == [0.0] * 3
+    assert [one.variant.weight for one in variants_module._of_terms(original, set())] == [0.0] * 3
 
 
 def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
@@ -155,7 +154,7 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
         "mine.swing=1+upright=1", "mine.swing=1+upright=2",
     ]  # fmt: skip
     assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "TERM_FACTORS" not in sources[0].source
-    variant = variant_of(sources[3].source)
+    variant = sources[3].variant
     assert variant.values == {"swing": 0.1, "upright": 2.0} and variant.usual == {"swing": 0.1, "upright": 1.0}
     assert not prepare(with_candidates(cartpole, sources))[1]
 
@@ -171,12 +170,12 @@ def compute_reward(pole_angle, cart_pos):
     angle, place = torch.linspace(-1.0, 1.0, 9), torch.linspace(-3.0, 3.0, 9)
     assert len(sources) == 7
     for one in sources:
-        weight, low, factor = variant_of(one.source).values.values()
+        weight, low, factor = one.variant.values.values()
         reward, _ = load_candidate("c", one.source, "c.py").functions["compute_reward"].call(angle, place)
         assert torch.allclose(reward, torch.clamp(weight * factor * torch.cos(angle) - place.abs(), min=low))
 
 
-def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole, caplog):
+def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole):
     original, *variants = made(cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", f"{DECAY}=0,0.1"])
     names_of_variants = ["0.0001+weight_decay=0", "0.0001+weight_decay=0.1", "0.0003+weight_decay=0.1"]
     assert names(variants) == [f"mine.learning_rate={name}" for name in names_of_variants]
@@ -184,16 +183,8 @@ def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(
     tracked = hyperparameters(cartpole.config, [original, *variants])
     assert [one["weight_decay"] for one in tracked.values()] == [0.0, 0.0, 0.1, 0.1]
     assert all(one.source.startswith(original.source) for one in variants) and not original.overrides
-    # copies in another run train with its numbers, and are no variants there
-    copies = [one._replace(overrides={}) for one in variants]
     assert variants_in([original, *variants]).keys() == {one.name for one in variants}
-    assert not variants_in([original, *copies]) and f"with {RATE}=0.0001 {DECAY}=0.1, by" in variants[1].source
-    with_candidates(cartpole, [original, *variants])
-    assert not caplog.messages
-    same_rate = cartpole.changed(train=merged(cartpole.config.train, nested({RATE.removeprefix("train."): 1e-4})))
-    with_candidates(same_rate, copies[:2])
-    lost = "mine.learning_rate=0.0001+weight_decay=0.1.py: in its sweep it trained with"
-    assert caplog.messages == [f"{lost} {DECAY}=0.1; give that to this run, too"]
+    assert f"with {RATE}=0.0001 {DECAY}=0.1, by" in variants[1].source  # a copy trains with another run's numbers
     groups, _ = prepare(with_candidates(cartpole, made(cartpole, {}, sweep=f"{RATE}=1e-4")))
     by_name = {group.name: group for group in groups}
     assert by_name["human.learning_rate=0.0001"].overrides == {RATE: 1e-4} and not by_name["human"].overrides
@@ -203,13 +194,13 @@ def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(
 def test_latin_hypercube_has_each_value_equally_often(cartpole):
     sweep = {"swing": [0.2, 0.3, 0.4, 0.5], "upright": [2, 3], "LIMIT": range(2, 22)}
     sources = made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:]
-    values = [variant_of(source.source).values for source in sources]
+    values = [source.variant.values for source in sources]
     assert sorted(one["swing"] for one in values) == [0.2, 0.3, 0.4, 0.5]
     assert sorted(one["upright"] for one in values) == [2, 2, 3, 3]
     assert np.ptp([one["LIMIT"] for one in values]) >= 15
     assert names(sources) == names(made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:])
     alike = {"swing": range(2, 12), "LIMIT": range(2, 12)}
-    points = [variant_of(one.source).values for one in made(cartpole, {"mine": MINE}, sweep=alike, points=10)[1:]]
+    points = [one.variant.values for one in made(cartpole, {"mine": MINE}, sweep=alike, points=10)[1:]]
     assert any(one["swing"] != one["LIMIT"] for one in points), "the values are combined at random"
 
 
@@ -220,6 +211,18 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
         sources = made(cartpole, texts, terms=True)
     assert len(sources) == 3 + 9 and {"broken", "plain"} < set(names(sources))
     assert "candidate broken has no variants" in caplog.text and "returns no components" in caplog.text
+
+
+@pytest.mark.slow
+def test_candidate_whose_text_cannot_be_read_or_changed_costs_only_its_own_variants(cartpole, caplog):
+    chosen = ("sum of 2,500 terms", "2,800 elif", "number of 400 digits", "full-width name")
+    texts = {f"odd{k}": TEXTS[name] for k, name in enumerate(chosen)}
+    with caplog.at_level("WARNING", logger="envcoder_bench"):
+        sources = made(cartpole, {**texts, "mine": MINE}, sweep="swing=0,2")
+    assert {"mine", *texts} < set(names(sources)) and any(name.startswith("mine.") for name in names(sources))
+    assert "candidate odd0 has no variants" in caplog.text
+    with pytest.raises(UserError, match="there is no term or number 'swng'"):
+        made(cartpole, {"mine": MINE, "other": MINE}, sweep="swng=1,2")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +261,7 @@ def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     assert sources == made(cartpole, {"mine": MINE}, terms=True)
 
 
-def test_copy_of_a_variant_without_its_original_is_a_candidate_like_any_other(cartpole):
+def test_copy_of_a_variant_is_a_candidate_like_any_other(cartpole):
     original, variant = made(cartpole, {"mine": MINE}, sweep="upright=2")
-    assert list(variants_in([original, variant])) == [variant.name] and not variants_in([variant])
-    assert not variants_in([variant._replace(name="mine")])
+    assert list(variants_in([original, variant])) == [variant.name]
+    assert not variants_in(read_candidates("Cartpole", {"mine": original.source, variant.name: variant.source}))

@@ -49,12 +49,15 @@ def test_watching_thread_ends():
 
 def test_ctrl_c_reports_the_innermost_step():
     slow = SlowFiles()
-    source = "x = 1\nraise KeyboardInterrupt\n"
+    source = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
     told = pytest.raises(KeyboardInterrupt, match=r"^while loading b\.py:2$")
     with told, slow.step("checking", "a.py"), slow.step("loading", "b.py"):
         exec(compile(source, "b.py", "exec"), {})
     with pytest.raises(KeyboardInterrupt, match=r"^while checking a\.py$"), slow.step("checking", "a.py"):
         raise KeyboardInterrupt
+    raised = compile("x = 1\nraise KeyboardInterrupt\n", "b.py", "exec")  # by the file, not by the user
+    with pytest.raises(KeyboardInterrupt, match=r"^$"), slow.step("loading", "b.py"):
+        exec(raised, {})
 
 
 LOADING = "x = 0\nwhile True:\n    x += 1\n\n\ndef compute_reward(pole_angle):\n    return pole_angle\n"

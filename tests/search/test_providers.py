@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 from fake_llm import answer, drip, message, no_connection, raw, silent, status, truncated
 
+from envcoder_bench.core.bounded import MAX_DEPTH
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk
 from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, Request
@@ -197,7 +198,7 @@ def test_deeply_nested_json_is_a_fault_of_the_server(llm, code, depth, server, t
     server.script.extend([raw(b'{"choices": %b, "content": %b, "error": {"message": %b}}' % ((nested,) * 3), code)])
     lines = []
     (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
-    assert reply.finish == STOP and f"JSON of more than {sdk.MAX_DEPTH} levels" in lines[0]
+    assert reply.finish == STOP and f"JSON of more than {MAX_DEPTH} levels" in lines[0]
 
 
 @both

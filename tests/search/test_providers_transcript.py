@@ -120,10 +120,12 @@ def test_damaged_line_is_reported(tmp_path):
     path = tmp_path / "transcript.jsonl"
     complete_all(Model(), questions("a", "b"), Transcript(path, META), concurrency=1)
     parts = lines(path)
-    for broken in (parts[1][:40] + b"\n", b"\n", b'{"type": "reply"}\n', b"\xff\n"):
+    deep = [b'{"type": "other", "a": %b}\n' % (b"[" * depth + b"]" * depth) for depth in (100, 900, 100_000)]
+    for broken in (parts[1][:40] + b"\n", b"\n", b'{"type": "reply"}\n', b"\xff\n", *deep):
         path.write_bytes(b"".join([parts[0], broken, parts[2]]))
-        with pytest.raises(UserError, match=r"transcript\.jsonl:2: .* delete the line"):
-            Transcript(path, META)
+        for read in (lambda: Transcript(path, META), lambda: ReplayProvider(path)):
+            with pytest.raises(UserError, match=r"transcript\.jsonl:2: .* delete the line"):
+                read()
 
 
 def test_full_disk_leaves_complete_lines(tmp_path, monkeypatch):

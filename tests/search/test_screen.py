@@ -89,7 +89,3 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
 )
 def test_verdict_compares_the_best_with_human(best, human, told):
     assert told in screen.verdict([human, best], "a")
-
-
-def test_control_characters_are_not_printed():
-    assert screen.printable("  r1_00\tx\x1b[2J\x07\r\u202e ü\nsecond") == "  r1_00 x�[2J��� ü\nsecond"

@@ -1,6 +1,8 @@
-"""Texts of variants: what they compute, what they say of themselves, their names; declared numbers."""
+"""Texts of variants: what they compute, their note, their names; declared numbers."""
 
+import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -10,18 +12,17 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, SUM, Combination
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.source import Source
 from envcoder_bench.shaping.variants import (
     SWEEP,
     TERMS,
     Variant,
     asking_words,
-    marked,
     numbers,
+    pack_variants,
     parse_values,
+    read_variants,
     resolve_name,
     variant_name,
-    variant_of,
     with_factors,
     with_numbers,
     without_function,
@@ -143,28 +144,44 @@ def test_reward_that_is_no_def_at_the_top_level_is_refused():
         with_factors("def f(x):\n    return x, {'x': x}\ncompute_reward = f\n", HOW, {})
 
 
-# what a text says of itself
+# the file in which a run notes its variants
+
+NOTED = {
+    "m.a": Variant("m", TERMS, 'a "quoted" term', 0.5, weight=2.0, unseen=True),
+    "m.b": Variant("m", TERMS, function="compute_goal"),
+}
+SWEPT = {f"m.{x}": Variant("m", SWEEP, values={"a": x}, usual={"a": 3.0}, points=4) for x in (1e-9, 2.0)}
+NO_OVERRIDES = {"m": {}, "m.a": {}, "m.b": {}}
 
 
-def test_variants_describe_themselves():
-    for variant in (
-        Variant("mine", TERMS, 'a "quoted" \n term', 0.5, weight=2.0, unseen=True),
-        Variant("mine", SWEEP, values={"a": 1e-9}, usual={"a": 3.0}, points=4),
-        Variant("mine", TERMS, function="compute_goal"),
-    ):
-        text = marked(FILE, variant)
-        assert variant_of(text) == variant
-        assert Source(text).definitions.keys() == Source(FILE).definitions.keys()
+@pytest.mark.parametrize("variants", [NOTED, SWEPT])
+def test_noted_variants_are_read_back(variants):
+    assert read_variants(pack_variants(variants), {"m": {}, **{name: {} for name in variants}}) == variants
 
 
 @pytest.mark.parametrize(
-    "comment",
-    ["", "{", "[1]", "{}", '{"original": 3, "flag": ""}', '{"original": "a", "flag": "b", "factor": "x"}',
-     '{"original": "a", "flag": "b", "values": {"train.\\u001b[31m": 1}}',
-     '{"original": "a", "flag": "b", "values": 1}', '{"original": "a", "flag": "b", "values": {"x": []}}'],
+    "content",
+    ["", "{", "[1]", "{}", "{" * 100_000, {"m.a": {}}, {"m.a": {"original": 3, "flag": TERMS}},
+     {"m.a": {"original": "m", "flag": TERMS}},  # changes nothing
+     {"m.a": {"original": "m", "flag": TERMS, "term": "x", "function": "compute_goal"}},
+     {"m.a": {"original": "m", "flag": "--else", "term": "x"}},
+     {"m.a": {"original": "m", "flag": TERMS, "term": "\x1b[31m"}},
+     {"m.a": {"original": "m", "flag": TERMS, "term": "x\n1 m 0.9"}},
+     {"m.a": {"original": "m", "flag": TERMS, "term": "x", "factor": math.inf}},
+     {"m.a": {"original": "m", "flag": SWEEP, "values": {"x": 1.0}}},  # without the original's
+     {"m.a": {"original": "m", "flag": SWEEP, "values": {"x": []}, "usual": {"x": 1.0}}},
+     {"m.a": {"original": "m", "flag": SWEEP, "values": {"train.x": 1.0}, "usual": {"train.x": 2.0}}},  # no override
+     {"m.a": {"original": "other", "flag": TERMS, "term": "x"}}, {"m": {"original": "m", "flag": TERMS, "term": "x"}},
+     {"other": {"original": "m", "flag": TERMS, "term": "x"}},
+     {"m.a": {"original": "m", "flag": TERMS, "term": "x"}, "m.b": {"original": "m.a", "flag": TERMS, "term": "x"}},
+     {"m.a": {"original": "m", "flag": TERMS, "term": "x"},
+      "m.b": {"original": "m", "flag": SWEEP, "values": {"x": 1.0}, "usual": {"x": 2.0}}},
+     {"m.a": {"original": "m", "flag": SWEEP, "values": {"y": 1.0}, "usual": {"y": 2.0}},
+      "m.b": {"original": "m", "flag": SWEEP, "values": {"x": 1.0}, "usual": {"x": 2.0}}}],
 )  # fmt: skip
-def test_comments_of_a_user_say_nothing(comment):
-    assert variant_of(f"{FILE}\n# variant: {comment}\n") is None
+def test_note_that_a_run_does_not_make_is_refused(content):
+    with pytest.raises(ValueError):
+        read_variants(content if isinstance(content, str) else json.dumps(content), NO_OVERRIDES)
 
 
 def test_words_that_ask_for_variants_again():
@@ -244,6 +261,20 @@ def test_declared_numbers_are_found_and_changed_in_place():
     expected = expected.replace("p=60.0", "p=70").replace("float = 6", "float = 7").replace("0.75", "0.8")
     expected = expected.replace("= 8.0", "= (-9.0)").replace("d = -1", "d = 4").replace("r(2.0", "r(1e2")
     assert with_numbers(DECLARED, values) == expected
+
+
+def test_time_to_find_declared_numbers_grows_with_the_file():
+    def seconds(text):
+        began = time.process_time()
+        numbers(text)
+        return time.process_time() - began
+
+    many = "\n".join(f"A{k} = {k}" for k in range(7_000))
+    in_function = "def f():\n" + "".join(f"    A{k} = {k}\n" for k in range(5_000))
+    chained = " = ".join(f"A{k}" for k in range(4_000)) + f" = [{'1,' * 20_000}]"
+    for text in (many, in_function, chained):
+        assert seconds(text) < 2.0
+    assert numbers("A = B = {'x': 1.0}\nC = {'x': 1.0}") == {"C.x": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
         ("task.py", "pendulum.xml", "pendulm.xml", "pendulm.xml is missing: the model of the task"),
         ("task.yaml", "name: Pendulum", "name: Swing", "its name is Swing, and that of Pendulum is Pendulum"),
         ("task.yaml", "name: Pendulum", "nam: Pendulum", "'name' must be the task's name"),
-        ("task.yaml", "name: Pendulum", "name: [", "while parsing"),
+        ("task.yaml", "name: Pendulum", "name: [", "task.yaml: line 4: expected ',' or ']'"),
         ("task.yaml", "name: Pendulum", "name: ant", "cannot be named ant"),
     ],
 )
@@ -405,7 +405,7 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     moved = folder.rename(tmp_path / "moved")
     forget()
     with pytest.raises(UserError) as error:
-        open_run("run")
+        _ = open_run("run").spec
     file = tmp_path / "run" / "config.yaml"
     assert str(error.value).startswith(f"{file}: unknown task '{folder}': ")
     assert f"move the task back to {folder}, or set task_source in this file to its new place" in str(error.value)
@@ -416,7 +416,8 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     assert f"--task {moved}" in html.unescape((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
     forget()
     run = open_run("run")
-    assert run.folder.notes == [] and run.cfg.task_source == str(moved)
+    assert run.folder.notes == [] and run.cfg.task_source == str(moved) and "Pendulum" not in registry._found
+    assert run.spec.task.folder == moved
     forget()
     assert verbs_main(["export", "run", "--candidate", "human"]) == 0
     change(file, "learning_iterations: 2", "learning_iterations: 3")
@@ -426,7 +427,7 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     change(moved / "task.py", "import torch\n", "import torch\nimport torhc\n")
     forget()
     with pytest.raises(UserError, match=r"No module named 'torhc'; restore the task's files, or begin"):  # not moved
-        open_run("run")
+        _ = open_run("run").spec
 
 
 class KilledInRound2(View):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.figures import COLOURS, further_colour
 from envcoder_bench.report.logs import over_seeds
-from envcoder_bench.report.page.shell import plain_number, visible
+from envcoder_bench.report.page.shell import plain_number
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.speed import target_fitness
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED

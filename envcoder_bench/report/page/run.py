@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
@@ -215,12 +216,12 @@ def _videos(shown: PageVideos) -> dict[str, Any] | None:
         return None
     episodes = [
         {
-            "name": shell.visible(episode.name),
+            "name": visible(episode.name),
             "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
-            "summary": shell.visible(episode.summary),
+            "summary": visible(episode.summary),
             "times": [round(t, 4) for t in episode.times],
             "lines": [
-                {"name": shell.visible(name), "values": list(map(shell.plain_number, values))}
+                {"name": visible(name), "values": list(map(shell.plain_number, values))}
                 for name, values in episode.lines.items()
             ],
         }

@@ -10,7 +10,6 @@ import difflib
 import hashlib
 import json
 import math
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import envcoder_bench
+from envcoder_bench.core.plain_text import visible
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
@@ -30,8 +30,6 @@ PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent
 MOST_LINES = 3000  # of a source on a page
 _ASSETS = PACKAGE / "report" / "assets"
-_INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
-_LAYOUT = {ord("\n"): None, ord("\t"): None}
 
 
 @dataclass(frozen=True)
@@ -110,18 +108,6 @@ def _environment() -> Environment:
 @cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def visible(value: object) -> str:
-    """Replace invisible characters, and those that change the text's direction, by their codes."""
-    shown = str(value)
-    if shown.translate(_LAYOUT).isprintable():  # nearly always, and far faster
-        return shown
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in shown)
-
-
-def _code(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 def plain_number(value: Any) -> float | None:

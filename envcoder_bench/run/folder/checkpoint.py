@@ -5,7 +5,6 @@
 
 import contextlib
 import io
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import Result
 from envcoder_bench.tasks.base import UNTRAINED
@@ -182,10 +182,7 @@ def refuse_newer(number: int, path: Path) -> None:
 def _load(file: Path | io.BytesIO) -> Any:
     if isinstance(file, Path) and not file.stat().st_size:
         raise _NotACheckpoint("it is empty")
-    with zipfile.ZipFile(file) as parts:  # torch.load does not compare the checksums that torch.save writes
-        changed = parts.testzip()
-    if changed is not None:
-        raise _NotACheckpoint(f"the checksum of {changed} is wrong")
-    if not isinstance(file, Path):
-        file.seek(0)
-    return torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        return load_plain(file)
+    except ArchiveError as error:
+        raise _NotACheckpoint(str(error)) from error

@@ -1,17 +1,18 @@
 """Trained policies, read from a run folder."""
 
 import logging
-import pickle
-import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
+from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.run.fitness import recorded_meaning
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
@@ -26,24 +27,31 @@ log = logging.getLogger(__name__)
 class OpenedRun:
     """A run folder with its config and its candidates as they were when the run began.
 
+    Only ``spec`` executes code of the folder, and what uses it.
+
     Attributes:
-        spec: the run, with its task as it is now.
+        sources: the candidates by name, baselines included, in the order of the run.
+        fitness: the run's --fitness file; None for the task's own fitness.
+        fitness_meaning: what fitness measures, in one line.
         rows: the rows of results.csv; empty before the first evaluation.
     """
 
     folder: RunFolder
-    spec: RunSpec
+    cfg: RunConfig
+    sources: Mapping[str, CandidateSource]
+    fitness: CandidateSource | None
+    fitness_meaning: str
     rows: list[Result]
 
-    @property
-    def cfg(self) -> RunConfig:
-        """The config of the run."""
-        return self.spec.config
-
     @cached_property
-    def sources(self) -> dict[str, CandidateSource]:
-        """The candidates by name, baselines included, in the order of the run."""
-        return {source.name: source for source in self.spec.sources}
+    def spec(self) -> RunSpec:
+        """The run, with its task as it is now. Raises UserError if the task does not exist any more, or its code fails.
+
+        The code of a task that is not a shipped or an installed one is executed.
+        """
+        spec = self.folder.resolve(self.cfg, [*self.sources.values()])
+        self.folder.try_code(spec)
+        return spec
 
     def source(self, name: str) -> CandidateSource:
         """Return a candidate. Raises UserError with near matches."""
@@ -97,12 +105,13 @@ class Policy:
 
 
 def open_run(path: str | Path) -> OpenedRun:
-    """Read a run folder.
+    """Read a run folder, of which no code is executed.
 
-    Raises UserError if it is not a run folder, files of it are damaged, or its task does not exist any more.
+    Raises UserError if it is not a run folder, or files of it are damaged.
     """
     folder = RunFolder.open(Path(path), "")
-    spec = folder.resolve(*folder.read())
+    cfg, sources = folder.read()
+    fitness, meaning = folder.read_fitness(cfg), recorded_meaning(folder, cfg)
     # results, which a run that goes on may lack
     rows: list[Result] = []
     if folder.results.is_file():
@@ -112,10 +121,9 @@ def open_run(path: str | Path) -> OpenedRun:
             folder.note_changed(folder.results)
     elif folder.complete:
         raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
-    for note in folder.notes:
+    for note in dict.fromkeys(folder.notes):
         log.warning("%s: %s", folder.path, note)
-    folder.try_code(spec)
-    return OpenedRun(folder, spec, rows)
+    return OpenedRun(folder, cfg, {source.name: source for source in sources}, fitness, meaning, rows)
 
 
 def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tuple[int, Path]:
@@ -161,8 +169,10 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
     run = run if isinstance(run, OpenedRun) else open_run(run)
     seed, file = find_policy(run, candidate, seed)
     try:
-        exported = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        exported = load_plain(file)
+    except ArchiveError as error:
+        raise UserError(f"{file} is refused: {error}; restore it from a copy") from error
+    except Exception as error:  # an unpickler can raise anything
         raise UserError(f"{file} cannot be read: it is damaged, or not a policy") from error
     params = run.cfg.params
     try:

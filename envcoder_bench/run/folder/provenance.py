@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import subprocess
 import time
@@ -17,10 +18,13 @@ import torch
 import envcoder_bench
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.settings import Settings, merged, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
+from envcoder_bench.shaping.discovery import name_fault
 from envcoder_bench.tasks.registry import outside_tasks
+from envcoder_bench.tasks.spec import TaskSpec
 
 PACKAGES = {  # packages that results depend on bitwise; name in run.json: distribution
     "torch": "torch",
@@ -54,6 +58,8 @@ class Provenance:
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there.
         before: the texts of config.yaml before the run was extended, oldest first.
+        fitness: the task's ``fitness_meaning`` and ``fitness_bounds``, with None for infinite ones; empty in runs of
+            older versions.
         files: the SHA-256 of each file that the run wrote and reads again, by its path in the folder: the last one, and
             the one before, which the file has if the process was killed between the two writes.
     """
@@ -62,14 +68,19 @@ class Provenance:
     software: list[dict[str, str | None]]
     config: str
     sources: dict[str, str] = field(default_factory=dict)
+    fitness: dict[str, Any] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)
     files: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, config: str, device: str, sources: Mapping[str, str], machines: str | None = None) -> Provenance:
+    def new(
+        cls, config: str, device: str, sources: Mapping[str, str], task: TaskSpec, machines: str | None = None
+    ) -> Provenance:
         """Of a run that begins; ``machines`` as of ``software``."""
         begun = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        return cls(begun, [{**software(device, machines), **_task(config)}], config, dict(sources))
+        bounds = [x if math.isfinite(x) else None for x in task.fitness_bounds]
+        fitness = {"fitness_meaning": task.fitness_meaning, "fitness_bounds": bounds}
+        return cls(begun, [{**software(device, machines), **_task(config)}], config, dict(sources), fitness)
 
     def write(self, path: Path) -> None:
         """Write run.json atomically."""
@@ -102,9 +113,10 @@ def read_provenance(path: Path) -> Provenance:
         content = read_json(path)
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
+        record.fitness = content.get("fitness", {})
         record.before = [str(text) for text in content["before"]]
         record.files = {str(name): list(digests) for name, digests in content.get("files", {}).items()}
-        dicts = [*record.software, record.sources]
+        dicts = [*record.software, record.sources, record.fitness]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")
         return record
@@ -197,7 +209,7 @@ def shown(changed: list[Change]) -> str:
 
 
 def _text(value: Any) -> str:
-    return "(missing)" if value is _MISSING else "null" if value is None else str(value)
+    return "(missing)" if value is _MISSING else "null" if value is None else one_line(value)
 
 
 def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -219,6 +231,9 @@ def load_config(text: str) -> Settings:
     for listed in cfg.candidates:
         if not isinstance(listed, Settings) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
             raise ValueError("the end of its list of candidates is missing")
+        fault = name_fault(listed["name"])  # it is the name of a folder
+        if fault:
+            raise ValueError(f"the candidate {listed['name']!r}: {fault}")
     return cfg
 
 

@@ -12,18 +12,17 @@ from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
 from envcoder_bench.report.terms.effects import Study, studies, write_effects
 from envcoder_bench.report.terms.plot import plot_study
-from envcoder_bench.run.config import find_task
-from envcoder_bench.run.fitness import fitness_bounds
+from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import CandidateSource, RunConfig
-from envcoder_bench.shaping.variants import Variant, variant_of
+from envcoder_bench.shaping.variants import Variant
 
 log = logging.getLogger(__name__)
 
 
 def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[Ranked]:
     """Rank the rows of a run, with what its final evaluation and the course of its training say."""
-    evaluated = bounds_of(cfg), final_evaluation(folder, cfg)
+    evaluated = bounds_of(folder, cfg), final_evaluation(folder, cfg)
     ranked = rank(rows, *evaluated)
     places = [row.rank for row in ranked if row.rank is not None]
     if len(set(places)) == len(places):
@@ -41,11 +40,18 @@ def _points(path: Path, changed: int, size: int) -> list[Point]:
     return read_points(path)
 
 
-def bounds_of(cfg: RunConfig) -> tuple[float, float]:
-    """Return the bounds of a run's fitness; infinite if its task no longer exists."""
+def bounds_of(folder: RunFolder, cfg: RunConfig) -> tuple[float, float]:
+    """Return the bounds of a run's fitness, as the run recorded them; infinite if they are not known.
+
+    No code of the folder is executed.
+    """
+    record = folder.provenance.fitness if folder.provenance is not None else {}
     try:
-        return fitness_bounds(find_task(cfg.address), cfg)
-    except (UserError, ValueError, OSError):
+        if cfg.fitness is None and record:
+            low, high = record["fitness_bounds"]
+            return UNBOUNDED[0] if low is None else float(low), UNBOUNDED[1] if high is None else float(high)
+        return fitness_bounds(recorded_task(cfg), cfg)
+    except (UserError, ValueError, OSError, KeyError, TypeError):
         return UNBOUNDED
 
 
@@ -74,14 +80,8 @@ TERMS = "terms.csv"
 
 
 def variants_in(sources: Sequence[CandidateSource]) -> dict[str, Variant]:
-    """Return what the variants among candidates are, by name; not files of another run with numbers of the trainer."""
-    names = {source.name for source in sources}
-    found = [(one, variant_of(one.source)) for one in sources]
-    return {
-        one.name: what
-        for one, what in found
-        if what is not None and what.original in names - {one.name} and what.trainer_numbers == dict(one.overrides)
-    }
+    """Return what the variants among a run's candidates are, by name."""
+    return {source.name: source.variant for source in sources if source.variant is not None}
 
 
 def run_studies(
@@ -96,7 +96,7 @@ def run_studies(
         points = read_points(folder.points)
     except (OSError, ValueError) as error:  # the effects on fitness do not depend on it
         log.warning("%s cannot be read, so that the speed of learning is not compared: %s", folder.points, error)
-    return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(cfg))
+    return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg))
 
 
 def picture(study: Study) -> str:

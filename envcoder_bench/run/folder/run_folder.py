@@ -21,6 +21,7 @@
     videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
+    variants.json        with --terms or --sweep: which candidates are variants, of which others, and in what
     candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
     profile/             with --profile: breakdown.json, trace.json
     states/              the state of training at the end of each wave, from which --extend trains on
@@ -36,7 +37,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
+from envcoder_bench.shaping.variants import Variant, pack_variants, read_variants
 from envcoder_bench.tasks.registry import file_of
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
@@ -78,6 +80,7 @@ class RunFolder:
         self.episodes = path / EPISODES
         self.step_fitness = path / STEP_FITNESS
         self.fitness = path / "fitness.py"
+        self.variants = path / "variants.json"
         self.tensorboard = path / TENSORBOARD
         self.checkpoint = path / "checkpoint.pth"
         self.jobs = path / "jobs"
@@ -107,6 +110,9 @@ class RunFolder:
         texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in spec.sources}
         if spec.fitness is not None:
             texts[folder.fitness] = spec.fitness.source.encode("utf-8", _BYTES)
+        variants = {c.name: c.variant for c in spec.sources if c.variant is not None}
+        if variants:
+            texts[folder.variants] = pack_variants(variants).encode()
         there = path.is_dir()
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -115,7 +121,7 @@ class RunFolder:
                 write_atomic(file, text)
             config = to_yaml({**spec.config.plain(), "candidates": [one.listed() for one in spec.sources]})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
-            folder.provenance = Provenance.new(config, spec.config.device, digests, machines)
+            folder.provenance = Provenance.new(config, spec.config.device, digests, spec.task, machines)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
@@ -228,11 +234,22 @@ class RunFolder:
         if self.complete:
             for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)
+        overrides = {x.name: x.get("overrides", Settings({})) for x in content.candidates}
+        variants = self._read_variants(overrides)
         sources = [
-            CandidateSource(x.name, x.file, self._text(self.source(x.name)), x.get("overrides", Settings({})))
+            CandidateSource(x.name, x.file, self._text(self.source(x.name)), overrides[x.name], variants.get(x.name))
             for x in content.candidates
         ]
         return cfg, sources
+
+    def _read_variants(self, overrides: Mapping[str, Mapping[str, float]]) -> dict[str, Variant]:
+        noted = self.provenance is not None and self.variants.name in self.provenance.sources
+        if not noted and not self.variants.exists():
+            return {}
+        try:
+            return read_variants(self._text(self.variants), overrides)
+        except ValueError as error:
+            raise self._damaged(f"{self.variants}: {error}") from error
 
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
         """Return the run with its task, from the results of ``read``.

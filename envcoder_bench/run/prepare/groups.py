@@ -32,7 +32,8 @@ from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.dicts import joined, load_dicts, needs_jail
+from envcoder_bench.shaping.dicts import with_dicts
+from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
@@ -153,13 +154,14 @@ def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> P
 def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:
     """Assemble a candidate with the run's baseline, check and trace it. Raises CandidateError."""
     files, task = context.files, context.task
-    shaping = load_and_assemble(source, files, seed)
-    with files.slow.step("checking", source.file):
-        shaping = context.check(shaping)
-    files.note_keepers(shaping.functions.values())
-    shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
-    traced = context.tracer(shaping, task)
-    files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
+    with of_candidate(source.file):
+        shaping = load_and_assemble(source, files, seed)
+        with files.slow.step("checking", source.file):
+            shaping = context.check(shaping)
+        files.note_keepers(shaping.functions.values())
+        shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
+        traced = context.tracer(shaping, task)
+        files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
     return traced
 
 
@@ -193,11 +195,16 @@ def _groups(
 
 
 def make_group(source: CandidateSource, checked: Shaping, context: PrepareContext, seed: int) -> Group:
-    """Create a group with modules of its own, and the dimensions and programs of ``checked``, a traced shaping."""
+    """Create a group with modules of its own, and the dimensions and programs of ``checked``, a traced shaping.
+
+    Raises CandidateError if the file cannot be loaded again.
+    """
     files, unshaped = context.files, context.unshaped
     # what was found in checking and tracing, which holds for every seed
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
-    judged, alone = (load_and_assemble(file, files, seed) for file in (source, files.baselines[UNSHAPED]))
+    with of_candidate(source.file):
+        judged, again = (load_and_assemble(source, files, seed) for _ in range(2))
+    alone = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     functions = {
         kinds.CANDIDATE: judged.functions,
         kinds.UNSHAPED: alone.functions,
@@ -216,7 +223,7 @@ def make_group(source: CandidateSource, checked: Shaping, context: PrepareContex
     # an evaluation is of the unshaped task, seen and moved by the candidate: its own observations and actions
     patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
     evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
-    training = replace(load_and_assemble(source, files, seed), **kept)
+    training = replace(again, **kept)
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}), source.overrides)
 
 
@@ -272,10 +279,18 @@ def _jailed(
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
     untrusted = [source for source in sources if source.name not in BASELINES]
-    dicts = {one.name: load_dicts(one.name, one.source, one.file, cfg.seed, files.complete) for one in untrusted}
-    texts = [(one.name, one.file, one.source) for one in untrusted if needs_jail(dicts[one.name], one.source)]
-    results = examine(texts, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
-    return {one.name: joined(dicts[one.name], results.get(one.name), one.source) for one in untrusted}
+    texts = [(one.name, one.file, one.source) for one in untrusted]
+    complete, state, width = files.complete, task.state, shaping.action_dim
+    reads_dicts = complete is not None
+    results = examine(texts, task, state, baseline.source, width, types, cfg.seed, None, sizes, reads_dicts)
+    for name, candidate in results.items():
+        if complete is not None and isinstance(candidate, Candidate):
+            try:
+                with of_candidate(candidate.file):
+                    results[name] = with_dicts(candidate, complete, cfg.seed)
+            except CandidateError as error:
+                results[name] = error
+    return results
 
 
 def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
+from envcoder_bench.shaping.faults import by_user
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.shaping.source import inlined
@@ -165,7 +166,7 @@ class SlowFiles:
         try:
             yield
         except KeyboardInterrupt as stop:
-            if str(stop):  # an inner step has added the place
+            if str(stop) or not by_user(stop, file):  # an inner step has added the place; or the file raised it
                 raise
             line = _line_in(stop.__traceback__, file)
             raise KeyboardInterrupt(f"while {doing} {_place(file, line)}") from None

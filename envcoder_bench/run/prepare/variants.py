@@ -33,6 +33,7 @@ from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import SUM, Combination, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
+from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
@@ -43,6 +44,10 @@ from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
 MOST = 2_000  # variants of a run
+
+
+class Unvaried(UserError):
+    """What is asked for cannot be made of a candidate's text; of several candidates, the others are varied."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
+    refusals: list[str] = []
     # terms must be told apart, unless only the trainer's numbers are swept
     examined = _examined(spec, originals, divides)
     for source in originals:
@@ -142,18 +148,28 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         original = examined.get(source.name)
         if original is None:
             continue
-        if asked.terms:
-            new = [*_of_terms(original, taken), *_of_functions(spec, original, taken)]
-            if original.how is None:
-                reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
-                if new or len(originals) > 1:
-                    log.warning(reasons[-1])
-        else:
-            new = _of_sweep(spec, original, asked, settings, numbers, taken, len(variants))
+        try:
+            with of_candidate(source.file):
+                if asked.terms:
+                    new = [*_of_terms(original, taken), *_of_functions(spec, original, taken)]
+                else:
+                    new = _of_sweep(spec, original, asked, settings, numbers, taken, len(variants))
+        except (CandidateError, Unvaried) as error:
+            if len(originals) == 1:
+                raise UserError(str(error)) from None
+            log.warning("candidate %s has no variants: %s", source.name, error)
+            refusals.append(str(error))
+            continue
+        if asked.terms and original.how is None:
+            reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
+            if new or len(originals) > 1:
+                log.warning(reasons[-1])
         _refuse_too_many(spec, original, len(variants) + len(new), asked)
         variants += new
         sources += new
     # a single reason is told; several were logged
+    if not variants and refusals:
+        raise UserError(refusals[0])
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
@@ -178,24 +194,31 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
         state = frozenset((*context.task.state, *context.task.constants))
         for source in originals:
             try:
-                shaping = check_and_trace(source, context, spec.config.seed)
+                with of_candidate(source.file):
+                    examined[source.name] = _examine(spec, context, source, divides, state)
             except CandidateError as error:
                 if len(originals) == 1:
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
-                continue
-            # also of a candidate whose reward cannot be divided, other functions can be left out
-            how, why = None, ""
-            explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.sections)
-            try:
-                if REWARD in _functions(spec, explicit) and divides:
-                    how = find_combination(*rollout(spec, context, source, shaping))
-                elif divides:
-                    why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
-            except (NotDivisible, CandidateError) as error:
-                why = str(error)
-            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why, state)
     return examined
+
+
+def _examine(
+    spec: RunSpec, context: PrepareContext, source: CandidateSource, divides: bool, state: frozenset[str]
+) -> _Original:
+    """Check a candidate and find how its terms make up its reward. Raises CandidateError."""
+    shaping = check_and_trace(source, context, spec.config.seed)
+    # also of a candidate whose reward cannot be divided, other functions can be left out
+    how, why = None, ""
+    explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.sections)
+    try:
+        if REWARD in _functions(spec, explicit) and divides:
+            how = find_combination(*rollout(spec, context, source, shaping))
+        elif divides:
+            why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
+    except (NotDivisible, CandidateError) as error:
+        why = str(error)
+    return _Original(explicit, shaping, _functions(spec, source), how, why, state)
 
 
 def _explicit(source: CandidateSource, candidate: Candidate, sections: Sections | None) -> CandidateSource:
@@ -340,10 +363,10 @@ def _of_sweep(
         declared = texts.numbers(source.source) if names else {}
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
-        raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
+        raise Unvaried(f"{SWEEP}: {source.file}: {error}{why}") from None
     for one, other in itertools.combinations(names, 2):
         if names[one] == names[other]:
-            raise UserError(
+            raise Unvaried(
                 f"{SWEEP}: {source.file}: {one} and {other} are one number: give all of its values to one name"
             )
     shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
@@ -392,7 +415,7 @@ def _of_edited(spec: RunSpec, edited: Mapping[str, CandidateSource]) -> dict[str
     for text, source in edited.items():
         how, why = (one := _examined(spec, [source], divides=True)[source.name]).how, one.why
         if how is None:
-            raise UserError(
+            raise Unvaried(
                 f"{SWEEP}: {source.file}: the {REWARD} of {source.name} {why}; sweep its numbers and its terms in"
                 " two runs"
             )
@@ -432,17 +455,17 @@ def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Aske
 
 
 def _text(source: CandidateSource, make: Any, *arguments: Any) -> str:
-    """Return a changed text. Raises UserError that names the file."""
+    """Return a changed text. Raises Unvaried, which names the file."""
     try:
         return make(source.source, *arguments)
     except (UserError, UnsupportedCode) as error:
-        raise UserError(f"{source.file}: {error}") from None
+        raise Unvaried(f"{source.file}: {error}") from None
 
 
 def _variant(what: Variant, text: str, title: str, taken: set[str]) -> CandidateSource:
     name = texts.variant_name(what.original, title, taken)
     taken.add(name.casefold())
-    return CandidateSource(name, f"{name}.py", texts.marked(text, what))
+    return CandidateSource(name, f"{name}.py", texts.with_settings(text, what), variant=what)
 
 
 # rollouts

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.search.providers.base import Provider, Reply, Request, max_input_tokens
 
 # gpt-4o-2024-11-20, claude-haiku-4-5-20251001 and gpt-4-turbo-preview have the price of the name without this suffix
@@ -183,8 +182,8 @@ def read_prices(path: Path | None = None) -> dict[str, Price]:
     """
     path = path or prices_file()
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        content = parse_plain(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     models = content.get("models") if isinstance(content, dict) else None
     if not isinstance(models, dict):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.search.providers import sdk
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Provider, Reply, Request, max_input_tokens
 from envcoder_bench.search.providers.budget import read_prices
@@ -135,7 +136,7 @@ class OpenAIChat(sdk.Model):
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":
             message = refusal or "its content filter stopped the reply"
-            return REFUSAL, f"{self.name} declined: {sdk.one_line(self.hide(str(message)))}"
+            return REFUSAL, f"{self.name} declined: {one_line(self.hide(str(message)), sdk.WIDEST)}"
         if choice.finish_reason == "length":
             return LENGTH, sdk.cut_off(tokens or request.max_output_tokens or self.default_output_tokens)
         return STOP, ""

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import html
 import importlib
-import json
 import logging
 import os
 import re
@@ -21,7 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from envcoder_bench.core.bounded import TooDeepError, parse_json
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.report.words import counted
 from envcoder_bench.search.providers.base import REFUSAL, ProviderError, Reply
 
@@ -31,8 +32,8 @@ _log = logging.getLogger(__name__)
 RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
 TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
 MAX_BYTES = 64 << 20  # of one response, unpacked: about a hundred times what models write
-MAX_DEPTH = 50  # levels of a response's JSON: replies have about eight
 EXCERPT = 100  # characters of a reply that cannot be read
+WIDEST = 300  # characters of a server's message
 HIDDEN = "[hidden]"
 MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
@@ -202,11 +203,13 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             kept = b"" if response.is_redirect else bytes(content)
             whole = http.Response(response.status_code, headers=headers, content=kept)
             text = kept.decode("utf-8", "replace")
-            depth = _json_depth(text)
-            if depth > MAX_DEPTH:
-                return self._failure(502, f"the reply cannot be read: it is JSON of more than {MAX_DEPTH} levels", True)
-            if whole.status_code == 200 and not _is_page(whole, text) and depth < 0:
-                return self._failure(502, f"the reply cannot be read: {_excerpt(hide(text))}", True)
+            try:
+                parse_json(text)
+            except TooDeepError as error:
+                return self._failure(502, f"the reply cannot be read: {error}", True)
+            except ValueError:
+                if whole.status_code == 200 and not _is_page(whole, text):
+                    return self._failure(502, f"the reply cannot be read: {_excerpt(hide(text))}", True)
             return whole
 
         def _failure(self, status: int, message: str, again: bool) -> Any:
@@ -266,27 +269,6 @@ def _remedy(error: BaseException) -> str:
 def _is_page(response: Any, text: str) -> bool:
     html_type = response.headers.get("content-type", "").startswith("text/html")
     return (html_type and bool(_web_page(text))) or text.lstrip()[:20].lower().startswith("<!doctype html")
-
-
-def _json_depth(text: str) -> int:
-    """Return how deep a JSON text is nested, not more than a level above MAX_DEPTH; -1 if it is not JSON."""
-    try:
-        level = [json.loads(text)]
-    except ValueError:
-        return -1
-    except RecursionError:
-        return MAX_DEPTH + 1
-    # level by level: JSON can be deeper than Python's recursion
-    for depth in range(MAX_DEPTH + 1):
-        level = [
-            x
-            for node in level
-            if isinstance(node, (dict, list))
-            for x in (node if isinstance(node, list) else node.values())
-        ]
-        if not level:
-            return depth
-    return MAX_DEPTH + 1
 
 
 class Model:
@@ -364,7 +346,7 @@ class Model:
         try:
             return read(response)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            message = one_line(hide(str(getattr(response, "error", None) or error)))
+            message = one_line(hide(str(getattr(response, "error", None) or error)), WIDEST)
             raise ProviderError(f"the reply of {who} cannot be read: {message}", malformed=True) from error
 
 
@@ -417,19 +399,13 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exc
 def _reason(body: Any, hide: Hide) -> str:
     """Return the message of a response in one line, without secrets; ``body`` is JSON, as text or read."""
     if isinstance(body, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            body = json.loads(body)
+        with contextlib.suppress(ValueError):
+            body = parse_json(body)
     if isinstance(body, dict):
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
     message = hide(str(body or ""))  # before it is shortened
-    return _web_page(message) or one_line(message)
-
-
-def one_line(text: object, limit: int = 300) -> str:
-    """Return a text in one line of limited length, for messages."""
-    line = " ".join(str(text).split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+    return _web_page(message) or one_line(message, WIDEST)
 
 
 def count(tokens: object, upper_bound: int) -> int:

@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench import __version__
+from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import no_links
 from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
@@ -74,7 +76,7 @@ class Transcript:
             if differences:
                 raise UserError(f"{self.path} is of another search: {differences}")
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = no_links(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             weakref.finalize(self, os.close, self._file)
             os.ftruncate(self._file, size)  # remove an incomplete last line
         except OSError as error:
@@ -150,7 +152,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
     records: list[dict[str, Any]] = []
     for number, line in enumerate(content[:size].splitlines(), 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             _check(record, first=number == 1)
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}:{number}: not a record of a transcript ({error}); delete the line") from error

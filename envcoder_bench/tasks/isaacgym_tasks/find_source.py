@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.yaml_files import bounded_references
 from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
 from envcoder_bench.tasks.isaacgym_tasks.importing import (
     checkout,
@@ -151,12 +152,12 @@ def _composed(folder: Path, name: str, address: str) -> Config:
     if not (folder / "train" / f"{name}PPO.yaml").is_file():
         words.append("~train")
     try:
-        with _hydra(folder):
+        with _hydra(folder), bounded_references():
             composed = compose(config_name="config", overrides=words)
             task: Any = OmegaConf.to_container(composed.task, resolve=True)
             train: Any = OmegaConf.to_container(composed.train, resolve=True) if "train" in composed else None
             return {"task": task, "train": train}
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"--task {address}: {folder}/task/{name}.yaml cannot be composed: {reason}") from error
 

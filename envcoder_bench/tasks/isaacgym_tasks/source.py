@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.yaml_files import bounded_references, faults_of, unresolved
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
@@ -193,10 +192,9 @@ def read_yaml(file: Path) -> Config:
     Raises:
         ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
     """
-    try:
-        content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
-    except (YAMLError, OmegaConfBaseException, UnicodeError, RecursionError) as error:
-        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
+    merged = _merged(file)
+    with faults_of(file), bounded_references():
+        content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(merged)), resolve=True)
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{file} is no YAML with keys and values")
     return content
@@ -204,7 +202,8 @@ def read_yaml(file: Path) -> Config:
 
 def _merged(file: Path) -> Any:
     """Return the content of a YAML; one with a list of ``defaults`` is composed by Hydra."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    with faults_of(file):
+        content: Any = OmegaConf.to_container(unresolved(file.read_text(encoding="utf-8")))
     if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
         return content  # a task may have a key of that name
     above = any(isinstance(name, str) and ".." in Path(name).parts for name in content["defaults"])

@@ -3,8 +3,6 @@
 import hashlib
 import inspect
 import logging
-import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import dotted, plain
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
@@ -119,11 +118,8 @@ def write_folder(folder: Path, source: Source, fitness: Fitness | None, facts: F
     }
     if source.train is not None:
         files["train.yaml"] = yaml.safe_dump(_feedforward(source.train, source.address), sort_keys=False)
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
-            scratch.write(content)
-        os.replace(scratch.name, folder / name)
+        write_shared(folder / name, content)
 
 
 def _reward(source: Source, facts: Facts | None) -> str:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, misshapen, raised_in
+from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, misshapen, raised_in
 from envcoder_bench.tasks.mjlab_tasks.parts import in_capture, side_by_side
 from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
 from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen, key_of
@@ -146,7 +146,7 @@ class Block(EnvView):
             return
         try:
             call(*args)
-        except Exception as error:
+        except FAULTS as error:
             if self.world.parts.capturing:
                 raise
             base, sections = self.world.cfg, ("events", "commands", "curriculum")
@@ -173,7 +173,7 @@ class Block(EnvView):
                 env = self.part(slice(first * self.size, last * self.size))
                 try:
                     manager = ObservationManager(self.configs[first].observations, env)
-                except Exception as error:
+                except FAULTS as error:
                     raise self._of_observation(first, env, error) from error
                 self._read_widths(manager)
                 for group, terms in manager._group_obs_term_names.items():
@@ -323,7 +323,7 @@ class Block(EnvView):
                         kinds = list(manager._group_obs_term_names)
                         calls = [functools.partial(manager.compute_group, kind, True) for kind in kinds]
                         observed = dict(zip(kinds, side_by_side(calls)))
-                except Exception as error:
+                except FAULTS as error:
                     if self.world.parts.capturing:
                         raise
                     groups = range(rows.start // self.size, rows.stop // self.size)
@@ -360,7 +360,7 @@ class Block(EnvView):
             widths[reader] = sum(dim[0] for dim in dims)
         return widths
 
-    def _of_observation(self, group: int, env: EnvView, error: Exception) -> PatchError:
+    def _of_observation(self, group: int, env: EnvView, error: BaseException) -> PatchError:
         """Return the fault of a group's observations: of the term that has not one row for each environment, if any."""
         n = env.num_envs
         for kind in self.configs[group].observations.values():
@@ -369,7 +369,7 @@ class Block(EnvView):
                     continue
                 try:
                     value = term.func(env, **term.params)
-                except Exception as own:
+                except FAULTS as own:
                     return raised_in("observations", name, own)
                 shape = tuple(getattr(value, "shape", ()))
                 if not isinstance(value, Tensor) or len(shape) < 2 or shape[0] != n:
@@ -458,7 +458,7 @@ class Block(EnvView):
         try:
             with self.world.parts.noting(term):
                 return term()
-        except Exception as error:
+        except FAULTS as error:
             if self.world.parts.capturing or not (term.foreign or self._is_changed(term)):
                 raise
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)

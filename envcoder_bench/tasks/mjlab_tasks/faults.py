@@ -6,6 +6,8 @@ import traceback
 
 from torch import Tensor
 
+FAULTS = (Exception, SystemExit)  # of a candidate's functions
+
 
 class PatchError(ValueError):
     """A patch does not fit the config; ``section`` and ``key`` are where, and ``line`` that of a term's function."""
@@ -17,7 +19,7 @@ class PatchError(ValueError):
         self.section, self.key = section, key
 
 
-def raised_in(section: str, key: str, error: Exception) -> PatchError:
+def raised_in(section: str, key: str, error: BaseException) -> PatchError:
     """Return the error for what a term of a candidate raised."""
     message = " ".join(str(error).split())[:300]
     if not message and error.__traceback__ is not None:  # an assertion

@@ -13,7 +13,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
-from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 
 if TYPE_CHECKING:
@@ -149,18 +149,34 @@ def _needed(section: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(section: str, name: str, before: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a config object with some attributes set; dicts go into dicts and config objects."""
-    changed = copy.copy(before)
+    """Return a copy of a config object with some fields set; dicts go into dicts and config objects.
+
+    Classes, and attributes that are not fields, are shared with other candidates: they cannot be set.
+    """
+    values: dict[str, Any] = {}
     for key, value in changes.items():
-        if not hasattr(before, key):
-            hint = near_matches(key, [k for k in vars(before) if not k.startswith("_")])
+        if key not in _fields(before):
+            hint = near_matches(key, _fields(before))
             raise PatchError(section, name, f"{section}['{name}'] has no '{key}'{hint}")
         old = getattr(before, key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             value = {**old, **value}
-        elif isinstance(value, Mapping) and is_dataclass(old):
+        elif isinstance(value, Mapping) and _fields(old):
             value = _with(section, name, old, value)
-        setattr(changed, key, value)
+        values[key] = value
+    return _copy(before, values)
+
+
+def _fields(config: Any) -> list[str]:
+    """Return the names of a config object's fields; empty for a class and any other object."""
+    return [x.name for x in fields(config)] if is_dataclass(config) and not isinstance(config, type) else []
+
+
+def _copy(config: Any, values: Mapping[str, Any]) -> Any:
+    """Return a copy of a config object, perhaps a frozen one, with other values of some fields."""
+    changed = copy.copy(config)
+    for key, value in values.items():
+        object.__setattr__(changed, key, value)
     return changed
 
 
@@ -176,7 +192,9 @@ def _observations(base: Mapping[str, Any], changes: Mapping[str, Any], actor: st
             raise PatchError("observations", name, f"{message} {', '.join(groups)}")
     for name, own in {**nested, **({actor: {**nested.get(actor, {}), **flat}} if flat else {})}.items():
         group = copy.copy(groups[name])
-        attributes = {key: x for key, x in own.items() if hasattr(group, key) and key not in group.terms}
+        attributes = {key: x for key, x in own.items() if key in _fields(group) and key not in group.terms}
+        if "terms" in attributes:
+            raise PatchError("observations", name, f"observations['{name}'] takes its terms by their names")
         for key, x in attributes.items():
             setattr(group, key, x)
         group.terms = _changed("observations", group.terms, {k: x for k, x in own.items() if k not in attributes})
@@ -329,7 +347,7 @@ class MjlabSections:
             task.settle()
         except PatchError:
             raise
-        except Exception as error:
+        except FAULTS as error:
             raise raised_in(", ".join(patches), "", error) from error
         for error in task.faults.values():
             raise error

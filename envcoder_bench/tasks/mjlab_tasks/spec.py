@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
@@ -141,11 +140,8 @@ def _write(folder: Path, facts: Facts) -> None:
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
         "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
-            scratch.write(content)
-        os.replace(scratch.name, folder / name)
+        write_shared(folder / name, content)
 
 
 def _train(runner: Any, finite: bool) -> dict[str, Any]:

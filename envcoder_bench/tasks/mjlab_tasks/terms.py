@@ -19,7 +19,7 @@ import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.faults import misshapen, raised_in
+from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, misshapen, raised_in
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, NeedsAll
 
 MakeEnv = Callable[[slice], EnvView]
@@ -167,7 +167,7 @@ class TermTable:
                 rows = slice(0, (last + 1) * self.size)
                 env = make_env(rows)
             own = resolve(clone(cfg), env)  # what it keeps is as new
-        except Exception as error:
+        except FAULTS as error:
             raise raised_in(self.section, name, error) from error
         used = torch.tensor([group in groups for group in range(first, last + 1)], device=self.device)
         columns = torch.tensor([groups.get(group, 0) for group in range(first, last + 1)], device=self.device)

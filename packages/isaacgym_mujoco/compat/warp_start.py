@@ -21,6 +21,7 @@ from pathlib import Path
 import warp as wp
 
 from isaacgym_mujoco.compat import warn_once
+from isaacgym_mujoco.compat.warp_cache import check_objects
 
 
 @functools.lru_cache(maxsize=1)
@@ -30,6 +31,7 @@ def start_warp() -> None:
     with _without_driver_warning():
         wp.init()
     _share_headers()
+    check_objects()
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.dicts import load_dicts
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.dicts import read_dicts, with_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
@@ -209,6 +209,11 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
             2,
             "'mine' raised AssertionError: assert False",
         ),
+        (
+            "def mine(env):\n    raise SystemExit\n\n\nobservations = {'mine': mine}\n",
+            2,
+            "raised SystemExit",
+        ),
         ("metrics = {'x': None}\n", 1, "metrics are the task's: a candidate patches rewards"),
         (
             "\nobservations = {'actor': {'concatenate_terms': False}}\n",
@@ -294,15 +299,54 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
     assert set(candidate.patches) == {"rewards", "observations"}
 
 
-def test_untrusted_dicts_are_loaded_without_running_the_file():
+def untrusted(text):
+    """The candidate that the trainer makes of a file's dicts, as the jail has read them."""
     complete = find_spec(f"mjlab:{CARTPOLE}").sections.complete
+    candidate = Candidate("mine", "mine.py", text, {}, dicts=read_dicts(text, "mine.py"))
+    return with_dicts(candidate, complete, 0)
+
+
+def test_untrusted_dicts_are_loaded_without_running_the_file():
     text = 'rewards = {"smooth_reward": 0.5}\nobservations = {"actor": {"cart_vel": None}}\nraise SystemExit\n'
-    candidate = load_dicts("mine", text, "mine.py", 0, complete)
-    assert candidate.functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
+    assert untrusted(text).functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
     both = 'rewards = {"smooth_reward": 0.5}\n\n\ndef compute_reward(reward_buf):\n    return 2.0 * reward_buf\n'
-    assert load_dicts("mine", both, "mine.py", 0, complete).patches == {"rewards": {"smooth_reward": 0.5}}
+    assert untrusted(both).patches == {"rewards": {"smooth_reward": 0.5}}
     for wrong, message in ((both.replace("buf", "sum"), "read reward_buf"), (text.replace("0.5", "f"), "a number")):
-        assert message in str(load_dicts("mine", wrong, "mine.py", 0, complete))
+        with pytest.raises(CandidateError, match=message):
+            untrusted(wrong)
+
+
+@pytest.mark.parametrize(
+    "section, term, changes",
+    [
+        ("rewards", "smooth_reward", {"__class__": 1}),
+        ("rewards", "smooth_reward", {"__class__": {"build": None}}),
+        ("rewards", "smooth_reward", {"func": {"__globals__": {"torch": None}}}),
+        ("rewards", "smooth_reward", {"func": {"__call__": None}}),
+        ("rewards", "smooth_reward", {"__dict__": {"weight": 2.0}}),
+        ("rewards", "smooth_reward", {"params": None, "func": None}),
+        ("observations", "actor", {"__class__": {"terms": None}}),
+        ("observations", "actor", {"terms": None}),
+        ("observations", "actor", {"cart_pos": {"func": {"__code__": None}}}),
+        ("observations", "actor", {"cart_pos": {"__dataclass_fields__": {"func": None}}}),
+        ("events", "reset_slider", {"params": {"asset_cfg": {"__class__": {"resolve": None}}}}),
+    ],
+)
+def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, term, changes):
+    from mjlab.managers import event_manager, observation_manager, reward_manager
+
+    base = facts_of(f"mjlab:{CARTPOLE}").source.env_cfg()
+    assert term in getattr(base, section)
+    before = copy.deepcopy(base)
+    classes = [x for one in (event_manager, observation_manager, reward_manager) for x in vars(one).values()]
+    classes = [(x, dict(vars(x))) for x in classes if isinstance(x, type)]
+    good = 'rewards = {"smooth_reward": {"weight": 0.5}}\n'
+    untrusted(good)
+    with pytest.raises(CandidateError):
+        untrusted(f"{section} = " + repr({term: changes}) + "\n")
+    assert all(vars(one) == content for one, content in classes)
+    assert repr(facts_of(f"mjlab:{CARTPOLE}").source.env_cfg()) == repr(before) == repr(base)
+    assert untrusted(good).patches == {"rewards": {"smooth_reward": {"weight": 0.5}}}
 
 
 def test_terms_of_a_dict_are_varied(tmp_path):

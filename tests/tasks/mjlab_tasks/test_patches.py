@@ -108,6 +108,13 @@ def test_other_sections_are_patched():
         ({"rewards": {"up": float("nan")}}, r"the weight of rewards\['up'\] must be finite, not nan"),
         ({"rewards": {"up": {"weight": "2"}}}, "must be finite, not '2'"),
         ({"observations": {"crtic": {"pos": None}}}, r"no group or term 'crtic' \(did you mean critic\?\)"),
+        ({"rewards": {"up": {"__class__": 1}}}, r"rewards\['up'\] has no '__class__'"),
+        ({"rewards": {"up": {"__dict__": {"weight": 2.0}}}}, r"rewards\['up'\] has no '__dict__'"),
+        ({"commands": {"twist": {"__class__": {"build": None}}}}, r"commands\['twist'\] has no '__class__'"),
+        ({"commands": {"twist": {"build": None}}}, r"commands\['twist'\] has no 'build'"),
+        ({"commands": {"twist": {"ranges": {"__doc__": None}}}}, r"commands\['twist'\] has no '__doc__'"),
+        ({"observations": {"actor": {"__class__": 1}}}, "observations has no term .__class__."),
+        ({"observations": {"actor": {"terms": None}}}, "takes its terms by their names"),
         ({"terminations": {"fell": 2.0}}, r"terminations\['fell'\] must be None, a TerminationTermCfg"),
     ],
 )
@@ -117,6 +124,23 @@ def test_what_does_not_fit_is_named(sections, message):
     with pytest.raises(PatchError, match=message) as error:
         patched(**sections)
     assert error.value.section in sections
+
+
+def test_a_class_that_a_config_holds_is_not_changed_and_a_frozen_config_is_copied():
+    from envcoder_bench.tasks.mjlab_tasks.patches import _with
+
+    @dataclass(frozen=True)
+    class Frozen:
+        speed: float = 1.0
+
+    @dataclass
+    class Config:
+        kind: type = Frozen
+        frozen: Frozen = Frozen()
+
+    before = Config()
+    changed = _with("commands", "twist", before, {"kind": {"speed": 3.0}, "frozen": {"speed": 2.0}})
+    assert (Frozen.speed, before.frozen.speed, changed.frozen.speed) == (1.0, 1.0, 2.0)
 
 
 def test_groups_share_what_they_do_not_change():

@@ -163,9 +163,41 @@ def test_invalid_collada_mesh_is_an_error_with_its_file(tmp_path, scene, points,
         loaded_dae(tmp_path, "bad.dae", scene, points)
 
 
+def _placing(levels, leaf):
+    """A library of nodes, each of which places the one before it twice, and the last one's name."""
+    nodes = [f'<node id="n0">{leaf}</node>']
+    for k in range(1, levels):
+        nodes.append(f'<node id="n{k}">{f"""<node><instance_node url="#n{k - 1}"/></node>""" * 2}</node>')
+    return f"<library_nodes>{''.join(nodes)}</library_nodes>", f'<node><instance_node url="#n{levels - 1}"/></node>'
+
+
+@pytest.mark.parametrize("leaf", ["", '<instance_geometry url="#g"/>'])
+def test_collada_nodes_that_place_each_other_billions_of_times_are_refused(tmp_path, leaf):
+    library, scene = _placing(40, leaf)
+    with pytest.raises(gymapi.AssetError, match=r"bad\.dae: its scene has more than 10,000 nodes"):
+        loaded_dae(tmp_path, "bad.dae", scene, CUBE, library)
+    library, scene = _placing(5, '<instance_geometry url="#g"/>')
+    assert loaded_dae(tmp_path, "good.dae", scene, CUBE, library).mass == pytest.approx(8000, rel=1e-4)
+
+
+def test_collada_scenes_of_too_many_triangles_and_levels_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(collada, "MOST_CORNERS", 36 * 20)
+    with pytest.raises(
+        gymapi.AssetError, match=r"many\.dae: its scene has more than 720 corners of triangles: simplify"
+    ):
+        loaded_dae(tmp_path, "many.dae", NODE.format("") * 21, CUBE)
+    assert loaded_dae(tmp_path, "fewer.dae", NODE.format("") * 20, CUBE).mass == pytest.approx(8000, rel=1e-4)
+    with pytest.raises(gymapi.AssetError, match=r"deep\.dae: not read as Collada: maximum recursion"):
+        loaded_dae(tmp_path, "deep.dae", "<node>" * 2000 + "</node>" * 2000, CUBE)
+
+
 @pytest.mark.parametrize(
     ("counts", "numbers", "message"),
-    [("3 9", "0 1 2 3 4 5 6", ""), ("3", "0 1 -1", "a triangle has the vertex -1")],
+    [
+        ("2000000000", "0 1 2", "more corners"),
+        ("3 9", "0 1 2 3 4 5 6", ""),
+        ("3", "0 1 -1", "a triangle has the vertex -1"),
+    ],
 )
 def test_collada_polygons_with_wrong_corners_are_an_error_with_their_file(tmp_path, counts, numbers, message):
     corner = f'<input semantic="VERTEX" source="#v" offset="0"/><vcount>{counts}</vcount><p>{numbers}</p>'
