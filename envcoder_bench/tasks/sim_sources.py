@@ -75,4 +75,5 @@ class FolderTasks(TaskSource):
     def is_current(self, spec: TaskSpec) -> bool:
         from envcoder_bench.tasks.sim_spec import digest
 
-        return spec.model_path is not None and spec.digest == digest(spec.folder, spec.model_path)
+        model = spec.model_path
+        return model is not None and spec.folder.is_dir() and spec.digest == digest(spec.folder, model)
