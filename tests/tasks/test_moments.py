@@ -35,7 +35,7 @@ def test_a_copy_of_the_task_s_own_reward_and_observation_equals_them(fork, compi
         assert torch.equal(step.reward[4:8], own.rew_buf[4:8]) and bool((step.reward[4:8] != 0).all())
         assert torch.equal(step.obs[8:12, :4], own.obs_buf[8:])
         began |= step.terminated[8:12]
-    assert 0 < began.sum()  # rows of new episodes are those after the reset
+    assert began.sum() > 0  # rows of new episodes are those after the reset
 
 
 def test_observations_do_not_depend_on_resets_of_others(fork):

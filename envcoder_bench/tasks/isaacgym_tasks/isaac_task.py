@@ -266,7 +266,7 @@ class IsaacTask(Task):
         if self._begun_since is not None:
             for key, x in self._observed.items():
                 rows = self._begun_since.view(-1, *[1] * (x.dim() - 1))
-                x.copy_(torch.where(rows, self.state[key], x))
+                torch.where(rows, self.state[key], x, out=x)
             self._begun_since = None
         tensors.copy_all([self.state[key] for key in self._observed], list(self._observed.values()))
 
