@@ -157,6 +157,26 @@ def test_clone_of_rsl_rl_in_the_current_folder_does_not_hide_its_placeholder(tmp
         ActorCritic()
 
 
+def test_other_version_of_rsl_rl_is_completed_by_placeholders(tmp_path, monkeypatch):
+    """As PyPI's rsl-rl-lib 5 beside forks whose own rsl_rl has more: go2_rl_gym, expressive-humanoid."""
+    (tmp_path / "rsl_rl" / "runners").mkdir(parents=True)
+    (tmp_path / "rsl_rl" / "__init__.py").write_text("")
+    (tmp_path / "rsl_rl" / "runners" / "__init__.py").write_text("class OnPolicyRunner:\n    version = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        monkeypatch.delitem(importing._kept, name)
+    with importing.isaac_imports():
+        from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
+        from rsl_rl.runners import MoERunner, OnPolicyRunner  # type: ignore[import-not-found]
+    assert OnPolicyRunner().version == 5
+    for placeholder in (ActorCritic, MoERunner):
+        with pytest.raises(ImportError, match="is used, and the installed rsl_rl does not have it"):
+            placeholder()
+    assert "rsl_rl" not in sys.modules
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        del importing._kept[name]
+
+
 @pytest.mark.parametrize("theirs, ours", [("silu", "swish"), ("elu", "elu")])
 def test_activation_of_rsl_rl_has_the_name_of_rl_games(theirs, ours):
     train = rsl_rl_train({"policy": {"actor_hidden_dims": [8], "activation": theirs}})

@@ -21,7 +21,7 @@ import envcoder_bench
 import isaacgym_mujoco
 from envcoder_bench.core.errors import near_matches
 from isaacgym_mujoco.import_hook import install, uninstall
-from isaacgym_mujoco.old_code import Placeholders, old_code
+from isaacgym_mujoco.old_code import Completion, old_code
 from isaacgym_mujoco.on_cpu import remedy
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def isaac_imports(*folders: Path) -> Iterator[None]:
 
     Output of the code is logged at level DEBUG.
     """
-    with _lock, _own_modules(), _own_isaacgym(), old_code(), _without_rsl_rl(), _quiet():
+    with _lock, _own_modules(), _own_isaacgym(), old_code(), _completed_rsl_rl(), _quiet():
         before = list(sys.path)
         sys.path[:0] = [str(folder) for folder in folders]
         try:
@@ -101,20 +101,12 @@ def _covered(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _without_rsl_rl() -> Iterator[None]:
-    """Provide placeholders for the trainer that legged_gym imports, if it is missing; nothing here calls it.
+def _completed_rsl_rl() -> Iterator[None]:
+    """Provide placeholders for what legged_gym imports of its trainer and is not installed; nothing here calls it.
 
-    A folder named rsl_rl, such as a clone of its repository in the current folder, is importable, but has no modules.
+    Forks bring an rsl_rl with modules and classes of their own, and PyPI's rsl-rl-lib has other ones.
     """
-    if "rsl_rl" in sys.modules:
-        file = getattr(sys.modules["rsl_rl"], "__file__", None)
-    else:
-        spec = importlib.util.find_spec("rsl_rl")
-        file = None if spec is None else spec.origin
-    if file is not None:
-        yield
-        return
-    finder = Placeholders(["rsl_rl"])
+    finder = Completion("rsl_rl")
     sys.meta_path.insert(0, finder)
     try:
         yield
