@@ -1,5 +1,6 @@
 """Support for task code of 2021 to 2023: ``gym``, names removed from numpy, TorchScript, placeholders for modules."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -8,6 +9,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +34,7 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
+_log = logging.getLogger("isaacgym_mujoco")
 _new_array = np.array
 
 
@@ -47,6 +50,27 @@ def _restore_without_cuda(storage: Any, location: str) -> Any:
     """Leave a storage that was saved on a CUDA device on the CPU, if there is no device or the script is mapped."""
     stays = location.startswith("cuda") and (on_cpu() or not torch.cuda.is_available())
     return storage if stays else _restore(storage, location)
+
+
+_load = torch.load
+
+
+def _load_in_full(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """Load a file as ``torch.load`` did before torch 2.6, unless the code asks for weights only.
+
+    Old checkpoints of learners have more, such as numbers of NumPy and configs.
+    """
+    start = f.tell() if hasattr(f, "tell") else None
+    try:
+        return _load(f, *args, **kwargs)
+    except (UnpicklingError, RuntimeError) as error:
+        if kwargs.get("weights_only") is not None or "weights_only" not in str(error).lower().replace(" ", "_"):
+            raise
+        if start is not None:
+            f.seek(start)
+    name = getattr(f, "name", f)
+    _log.warning("isaacgym: %s has more than weights, and is unpickled, which can run code in it", name)
+    return _load(f, *args, **{**kwargs, "weights_only": False})
 
 
 # modules that few tasks import, at the top of their files
@@ -220,6 +244,7 @@ def old_code() -> Iterator[None]:
     gone = set(stubs)  # packages that are not importable after the block
     with ExitStack() as stack:
         stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))
+        stack.enter_context(replaced(torch, {"load": _load_in_full}))
         stack.enter_context(integer_conditions())
         stack.enter_context(old_calls())
         if find_spec("gym") is None and find_spec("gymnasium") is not None:

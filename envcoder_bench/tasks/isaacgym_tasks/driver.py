@@ -166,12 +166,28 @@ class Driver:
     @torch.no_grad()
     def first(self) -> None:
         """Begin the first episodes; tasks that can observe only after a step take one."""
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)
+        self._reset_all()
         try:
             self.observe()
         except (AttributeError, RuntimeError, IndexError, TypeError):
             self.settle()
+
+    def _reset_all(self) -> Tensor:
+        """Begin the episodes of all environments; return their indices.
+
+        Learners first call the task's own ``reset``, and its ``reset_idx`` can need what that makes, such as the state
+        of a controller. It is called where ``reset_idx`` fails without it.
+        """
+        everyone = torch.arange(self.num_envs, device=self.device)
+        try:
+            self.reset(everyone)
+        except (AttributeError, KeyError, TypeError):
+            own_reset = getattr(self.task, "reset", None)
+            if own_reset is None or inspect.signature(own_reset).parameters:
+                raise
+            own_reset()
+            self.reset(everyone)
+        return everyone
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -242,9 +258,9 @@ class StepDriver(Driver):
         if self._actions is not None:
             self.task.step(self._actions)
 
+    @torch.no_grad()
     def first(self) -> None:
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)  # some resets simulate
+        everyone = self._reset_all()  # some resets simulate
         before = self.gym.get_sim_time(self.task.sim)
         self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
         self.judge(torch.zeros_like(everyone))
@@ -309,7 +325,18 @@ class LeggedDriver(StepDriver):
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
-    """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
+    """Return the driver of a task.
+
+    Raises:
+        ValueError: it is neither a VecTask nor a LeggedRobot, or has several agents in an environment.
+    """
+    rows = [len(x) if name == "obs_buf" else x.numel() for name, x in _buffers(task)]
+    agents = max((count // int(task.num_envs) for count in rows), default=1)
+    if agents > 1:
+        raise ValueError(
+            f"{type(task).__name__} has {agents} agents in each environment, and here an environment has one: run its"
+            " script by python -m isaacgym_mujoco SCRIPT"
+        )
     legged = all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step"))
     configured = hasattr(getattr(task, "cfg", None), "normalization")
     if (
@@ -320,6 +347,12 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")
+
+
+def _buffers(task: Any) -> list[tuple[str, Tensor]]:
+    """Return the buffers of a task that have a row for each agent."""
+    buffers = [(name, getattr(task, name, None)) for name in ("obs_buf", "reset_buf")]
+    return [(name, x) for name, x in buffers if isinstance(x, Tensor)]
 
 
 class RewardTerms:

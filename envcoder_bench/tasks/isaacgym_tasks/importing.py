@@ -34,16 +34,16 @@ _logged: list[bool] = []  # not empty: the origin of isaacgym was logged
 
 
 @contextlib.contextmanager
-def isaac_imports(*folders: Path) -> Iterator[None]:
+def isaac_imports(*folders: Path) -> Iterator[io.StringIO]:
     """Make ``isaacgym``, old names and the packages in ``folders`` importable inside the block.
 
-    Output of the code is logged at level DEBUG.
+    Output of the code goes to the stream that the block gets, and is logged at level DEBUG.
     """
-    with _lock, _own_modules(), _own_isaacgym(), old_code(), _completed_rsl_rl(), _quiet():
+    with _lock, _own_modules(), _own_isaacgym(), old_code(), _completed_rsl_rl(), _quiet() as printed:
         before = list(sys.path)
         sys.path[:0] = [str(folder) for folder in folders]
         try:
-            yield
+            yield printed
         finally:
             sys.path[:] = before
             _kept.update({name: module for name, module in sys.modules.items() if _covered(name)})
@@ -85,12 +85,12 @@ def _own_isaacgym() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Iterator[io.StringIO]:
     printed = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             warnings.simplefilter("ignore")
-            yield
+            yield printed
     finally:
         if printed.getvalue():
             log.debug("%s", printed.getvalue())
@@ -173,8 +173,14 @@ _REPOSITORIES = {
 }
 
 
-def one_line(error: BaseException, folder: Path | None = None) -> str:
-    """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``."""
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours of a terminal
+
+
+def one_line(error: BaseException, folder: Path | None = None, printed: str = "") -> str:
+    """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``.
+
+    Code that called ``exit`` said why in the last line that it ``printed``.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     packages = {Path(str(module.__file__)).resolve().parent for module in (envcoder_bench, isaacgym_mujoco)}
     outside = [f for f in frames if packages.isdisjoint(Path(f.filename).resolve().parents)]
@@ -184,6 +190,9 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
     where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
     if isinstance(error, SyntaxError):
         where = f"{error.filename}:{error.lineno}: "
+    if isinstance(error, SystemExit):
+        last = _ESCAPES.sub("", printed).strip().splitlines()[-1:]
+        return f"{where}its code called exit({error.code})" + "".join(f" after it printed: {line}" for line in last)
     text = str(error)
     script = re.findall(r'File "([^"]+)", line (\d+)', text) if "TorchScript interpreter" in text else []
     if script:  # the message has a traceback of its own, and ends with the reason
