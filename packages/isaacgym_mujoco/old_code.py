@@ -152,8 +152,7 @@ class Completion(Placeholders):
 
     @staticmethod
     def _complete(module: ModuleType) -> None:
-        if not hasattr(module, "__getattr__"):
-            setattr(module, "__getattr__", partial(_unavailable, module.__name__))  # noqa: B010
+        vars(module).setdefault("__getattr__", partial(_unavailable, module.__name__))
 
 
 def _after(spec: ModuleSpec, change: Callable[[ModuleType], None]) -> ModuleSpec:
