@@ -143,7 +143,7 @@ class Completion(Placeholders):
         placeholder = super().find_spec(fullname, path, target)
         if placeholder is None:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self]
+        others = [finder for finder in sys.meta_path if not isinstance(finder, Placeholders)]  # blocks may be nested
         specs = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is None or spec.loader is None or spec.origin is None:

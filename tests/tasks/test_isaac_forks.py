@@ -166,7 +166,7 @@ def test_other_version_of_rsl_rl_is_completed_by_placeholders(tmp_path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
         monkeypatch.delitem(importing._kept, name)
-    with importing.isaac_imports():
+    with importing.isaac_imports(), importing.isaac_imports():
         from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
         from rsl_rl.runners import MoERunner, OnPolicyRunner  # type: ignore[import-not-found]
     assert OnPolicyRunner().version == 5

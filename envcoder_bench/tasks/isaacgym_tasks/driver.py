@@ -330,8 +330,7 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
     Raises:
         ValueError: it is neither a VecTask nor a LeggedRobot, or has several agents in an environment.
     """
-    rows = [len(x) if name == "obs_buf" else x.numel() for name, x in _buffers(task)]
-    agents = max((count // int(task.num_envs) for count in rows), default=1)
+    agents = _agents(task)
     if agents > 1:
         raise ValueError(
             f"{type(task).__name__} has {agents} agents in each environment, and here an environment has one: run its"
@@ -349,10 +348,12 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")
 
 
-def _buffers(task: Any) -> list[tuple[str, Tensor]]:
-    """Return the buffers of a task that have a row for each agent."""
-    buffers = [(name, getattr(task, name, None)) for name in ("obs_buf", "reset_buf")]
-    return [(name, x) for name, x in buffers if isinstance(x, Tensor)]
+def _agents(task: Any) -> int:
+    """Return the number of agents in an environment, each of which has a row of observations or an end of its own."""
+    obs_buf, reset_buf = getattr(task, "obs_buf", None), getattr(task, "reset_buf", None)
+    observed = len(obs_buf) if isinstance(obs_buf, Tensor) else 0
+    ended = reset_buf.numel() if isinstance(reset_buf, Tensor) else 0
+    return max(observed, ended) // int(task.num_envs)
 
 
 class RewardTerms:

@@ -249,10 +249,9 @@ def _main_config(file: Path) -> Config:
     """Return the values of the main config of a task's YAML, with IsaacGymEnvs' defaults."""
     path = file.parent.parent / "config.yaml"
     content: Any = OmegaConf.to_container(OmegaConf.load(path)) if file.parent.name == "task" and path.is_file() else {}
-    if not isinstance(content, dict):
-        content = {}
-    values = {key: value for key, value in content.items() if not isinstance(value, (dict, list)) and value is not None}
-    return {**_MAIN_CONFIG, **{key: value for key, value in values.items() if "${" not in str(value)}, **_HERE}
+    items = content.items() if isinstance(content, dict) else ()
+    values = {key: x for key, x in items if isinstance(x, (str, int, float)) and "${" not in str(x)}
+    return {**_MAIN_CONFIG, **values, **_HERE}
 
 
 def _without_references(value: Any, main: Config) -> Any:
