@@ -174,12 +174,28 @@ class Driver:
     @torch.no_grad()
     def first(self) -> None:
         """Begin the first episodes; tasks that can observe only after a step take one."""
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)
+        self._reset_all()
         try:
             self.observe()
         except (AttributeError, RuntimeError, IndexError, TypeError):
             self.settle()
+
+    def _reset_all(self) -> Tensor:
+        """Begin the episodes of all environments; return their indices.
+
+        Learners first call the task's own ``reset``, and its ``reset_idx`` can need what that makes, such as the state
+        of a controller. It is called where ``reset_idx`` fails without it.
+        """
+        everyone = torch.arange(self.num_envs, device=self.device)
+        try:
+            self.reset(everyone)
+        except (AttributeError, KeyError, TypeError):
+            own_reset = getattr(self.task, "reset", None)
+            if own_reset is None or inspect.signature(own_reset).parameters:
+                raise
+            own_reset()
+            self.reset(everyone)
+        return everyone
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -250,9 +266,9 @@ class StepDriver(Driver):
         if self._actions is not None:
             self.task.step(self._actions)
 
+    @torch.no_grad()
     def first(self) -> None:
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)  # some resets simulate
+        everyone = self._reset_all()  # some resets simulate
         before = self.gym.get_sim_time(self.task.sim)
         self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
         self.judge(torch.zeros_like(everyone))
@@ -317,7 +333,17 @@ class LeggedDriver(StepDriver):
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
-    """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
+    """Return the driver of a task.
+
+    Raises:
+        ValueError: it is neither a VecTask nor a LeggedRobot, or has several agents in an environment.
+    """
+    agents = _agents(task)
+    if agents > 1:
+        raise ValueError(
+            f"{type(task).__name__} has {agents} agents in each environment, and here an environment has one: run its"
+            " script by python -m isaacgym_mujoco SCRIPT"
+        )
     legged = all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step"))
     configured = hasattr(getattr(task, "cfg", None), "normalization")
     if (
@@ -328,6 +354,14 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")
+
+
+def _agents(task: Any) -> int:
+    """Return the number of agents in an environment, each of which has a row of observations or an end of its own."""
+    obs_buf, reset_buf = getattr(task, "obs_buf", None), getattr(task, "reset_buf", None)
+    observed = len(obs_buf) if isinstance(obs_buf, Tensor) else 0
+    ended = reset_buf.numel() if isinstance(reset_buf, Tensor) else 0
+    return max(observed, ended) // int(task.num_envs)
 
 
 class RewardTerms:
