@@ -247,7 +247,10 @@ _HERE = {"pipeline": False, "sim_device": "cpu"}  # whatever the file says: the 
 def _main_config(file: Path) -> Config:
     """Return the values of the main config of a task's YAML, with IsaacGymEnvs' defaults."""
     path = file.parent.parent / "config.yaml"
-    content: Any = OmegaConf.to_container(OmegaConf.load(path)) if file.parent.name == "task" and path.is_file() else {}
+    content: Any = {}
+    if file.parent.name == "task" and path.is_file():
+        with faults_of(path):
+            content = OmegaConf.to_container(OmegaConf.load(path))
     items = content.items() if isinstance(content, dict) else ()
     values = {key: x for key, x in items if isinstance(x, (str, int, float)) and "${" not in str(x)}
     return {**_MAIN_CONFIG, **values, **_HERE}
