@@ -10,6 +10,9 @@ float64 value. A field is copied when it is read, and ``sensordata``, of which s
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +27,7 @@ from isaacgym_mujoco.physics.batch import collected, make_batch, step_batch
 # fields that mjlab's code writes
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")
 _EAGER = ("sensordata",)  # fields of which views are kept
+_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MATRICES = ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat")
 
 
@@ -43,9 +47,9 @@ def declared_shapes(kind: str) -> dict[str, tuple[Any, ...]]:
 class BatchData:
     """MuJoCo's state and results as float32 tensors ``(num_envs, ...)``."""
 
-    def __init__(self, batch: Any, num_envs: int) -> None:
+    def __init__(self, batch: Any, num_envs: int, counting: Callable[[], AbstractContextManager[None]]) -> None:
         self.nworld = num_envs
-        self._batch, self._bound = batch, {}
+        self._batch, self._bound, self._counting = batch, {}, counting
         self._mirrors: dict[str, Tensor] = {}
         self._current: set[str] = set()
         self._given: set[str] = set()  # fields that may have been written since the last push
@@ -65,7 +69,8 @@ class BatchData:
             self._mirrors[name] = torch.zeros(shape, dtype=torch.bool if name == "eq_active" else torch.float32)
             # a field that was not bound before has no value of the last call
             if name not in WRITTEN:
-                self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
+                with self._counting():
+                    self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
         if name not in self._current:
             self._copy(name)
         self._given.add(name)
@@ -141,12 +146,29 @@ class BatchModel:
         for name, rows in self._rows.items():
             self._tensors[name].copy_(torch.from_numpy(rows.astype(np.float32)))
 
+    def get_rows(self) -> dict[str, np.ndarray]:
+        """Return the expanded fields ``(num_envs, ...)`` in float64, live."""
+        self.push()
+        return self._rows
+
+    def set_rows(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Set expanded fields. Through the tensors, a number that float32 cannot tell from the present one stays."""
+        for name, value in rows.items():
+            self._rows[name][...] = value
+        self._given.clear()
+        self.pull()
+
+    def restore(self) -> None:
+        """Set the expanded fields of all environments to those of the model."""
+        self.set_rows({name: getattr(self._mj_model, name) for name in self._rows})
+
 
 class BatchSimulation:
     """The interface of mjlab's ``Simulation`` over MuJoCo's batch of simulations on a thread pool.
 
     Attributes:
         failed: ``(num_envs,)`` bool, environments whose simulation failed since it was cleared.
+        warnings: number of MuJoCo's warnings in all environments, by text.
     """
 
     def __init__(
@@ -166,9 +188,12 @@ class BatchSimulation:
         cfg.mujoco.apply(self.mj_model)
         if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(self.mj_model):
             self.mj_model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE  # as in sim/mujoco_cpu.py
-        self.batch = make_batch(self.mj_model, num_envs)
-        self.batch.forward()
-        self.data = BatchData(self.batch, num_envs)
+        self.warnings: Counter[str] = Counter()
+        with self._counting():
+            self.batch = make_batch(self.mj_model, num_envs)
+            self.batch.forward()
+        self._full = self.batch.warning[:, _FULL, 1]
+        self.data = BatchData(self.batch, num_envs, self._counting)
         self.model = BatchModel(self.batch, self.mj_model, num_envs)
         self.expanded_fields: set[str] = set()
         self.per_world_default_fields: set[str] = set()
@@ -195,12 +220,13 @@ class BatchSimulation:
     def recompute_constants(self, level: Any) -> None:
         del level  # mj_setConst computes all of them
         self.model.push()
-        self.batch.set_const()
+        with self._counting():
+            self.batch.set_const()
         self.model.pull()
 
     def step(self) -> None:
         self._push()
-        with collected():
+        with self._counting():
             failures = step_batch(self.batch)
         if len(failures):
             self.failed[torch.from_numpy(failures)] = True
@@ -208,7 +234,7 @@ class BatchSimulation:
 
     def forward(self, ids: np.ndarray | None = None) -> None:
         self._push()
-        with collected():
+        with self._counting():
             self.batch.forward(ids=ids)
         self.data.stale()
 
@@ -216,8 +242,22 @@ class BatchSimulation:
         self._push()
         mask = getattr(env_ids, "mask", None)  # of indices that stand for a mask
         ids = env_ids if mask is None else np.flatnonzero(mask.numpy())
-        self.batch.reset(ids=ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        with self._counting():
+            self.batch.reset(ids=ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.data.stale()
+
+    def take_overflows(self) -> Tensor:
+        """Return where contacts or constraints were dropped since the last call: ``(num_envs,)`` bool."""
+        dropped = torch.from_numpy((self._full > 1).any(axis=1))
+        self._full[...] = 1
+        return dropped
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Count the warnings of MuJoCo inside the block, which would print each of them."""
+        with collected() as texts:
+            yield
+        self.warnings.update(texts)
 
     def _push(self) -> None:
         self.data.push()

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from mjlab.actuator import Actuator
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
+from mjlab.utils.buffers import DelayBuffer
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
@@ -104,6 +106,7 @@ class SceneView:
         view = copy.copy(entity)
         view._data = rows_of(entity._data, self._rows, self._scene.num_envs)
         view._data.data, view._data.model = sim.data, sim.model
+        view._actuators = [_actuator_view(x, self._rows, self._scene.num_envs) for x in entity._actuators]
         return view
 
     def __getitem__(self, name: str) -> Any:
@@ -161,6 +164,39 @@ class ManagerView:
         return value[self._rows] if isinstance(value, Tensor) and value.dim() else value
 
 
+def _live(source: Any, rows: slice, num_envs: int, other: Callable[[Any], Any]) -> Any:
+    """Return an object of the same class that reads the present attributes of ``source``.
+
+    Of tensors with a row per environment it has ``rows``, and writes into them; ``other`` replaces other values.
+    """
+    cls = type(source)
+
+    def getter(self: Any, name: str) -> Any:
+        if name.startswith("__") or (name not in vars(source) and hasattr(cls, name)):  # of the class: of the view
+            return object.__getattribute__(self, name)
+        value = getattr(source, name)
+        per_env = isinstance(value, Tensor) and value.dim() and len(value) == num_envs
+        if name.endswith("_ids"):  # indices, of as many joints as there are environments
+            per_env = per_env and value.is_floating_point()
+        return value[rows] if per_env else other(value)
+
+    def setter(self: Any, name: str, value: Any) -> None:
+        getattr(self, name)[:] = value
+
+    return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
+
+
+def _actuator_view(actuator: Any, rows: slice, num_envs: int) -> Any:
+    """Return some environments of an actuator, whose gains and delays events change."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: other(x) for key, x in value.items()}
+        return _live(value, rows, num_envs, other) if isinstance(value, (DelayBuffer, Actuator)) else value
+
+    return _live(actuator, rows, num_envs, other)
+
+
 class Commands:
     """The commands of all blocks, as action terms read them: ``env.command_manager``.
 
@@ -191,6 +227,10 @@ class _Command:
     def __init__(self, commands: Commands, name: str) -> None:
         vars(self).update(_commands=commands, _name=name)
 
+    @property
+    def __class__(self) -> Any:  # the term's, because code checks it
+        return self._commands.joined(self._name, lambda manager: type(manager.get_term(self._name)))
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -212,21 +252,7 @@ class Actions(ManagerView):
         term, rows, env = self._manager.get_term(name), self._rows, self._env
         views = {id(entity): env.scene[key] for key, entity in env.world.scene.entities.items()}
         views[id(env.world.env)] = env
-        cls = type(term)
-
-        def getter(self: Any, name: str) -> Any:
-            if name.startswith("__") or (name not in vars(term) and hasattr(cls, name)):  # of the class: of the view
-                return object.__getattribute__(self, name)
-            value = getattr(term, name)
-            per_env = isinstance(value, Tensor) and value.dim() and len(value) == env.world.num_envs
-            if name.endswith("_ids"):  # indices, of as many joints as there are environments
-                per_env = per_env and value.is_floating_point()
-            return value[rows] if per_env else views.get(id(value), value)
-
-        def setter(self: Any, name: str, value: Any) -> None:
-            getattr(self, name)[:] = value
-
-        return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
+        return _live(term, rows, env.world.num_envs, lambda value: views.get(id(value), value))
 
 
 class EnvView(ManagerBasedRlEnv):
