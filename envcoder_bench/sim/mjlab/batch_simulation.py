@@ -28,6 +28,7 @@ from isaacgym_mujoco.physics.batch import collected, make_batch, step_batch
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")
 _EAGER = ("sensordata",)  # fields of which views are kept
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
+_INNER = {"geom_aabb": (2, 3), "cam_mat0": (3, 3)}  # shapes of the rows of fields that are flat in C
 _MATRICES = ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat")
 
 
@@ -98,6 +99,16 @@ class BatchData:
             self._copy(name)
 
 
+def _narrowed(x: np.ndarray) -> np.ndarray:
+    """Return numbers as MuJoCo Warp has them: float32, or integers."""
+    return x.astype(np.float32) if x.dtype.kind == "f" else x
+
+
+def _shaped(name: str, x: Tensor) -> Tensor:
+    """Return a field with the shape that MuJoCo Warp declares."""
+    return x.unflatten(-1, _INNER[name]) if name in _INNER else x
+
+
 class BatchModel:
     """The model's fields as tensors; a field has a row per environment, which is its own only if it was expanded."""
 
@@ -115,7 +126,7 @@ class BatchModel:
             if not isinstance(value, np.ndarray):
                 return value
             kind = torch.float32 if value.dtype.kind == "f" else None
-            x = torch.as_tensor(value.copy(), dtype=kind)
+            x = _shaped(name, torch.as_tensor(value.copy(), dtype=kind))
             per_world = declared_shapes("Model").get(name, ())[:1] == ("*",)
             self._tensors[name] = x.expand(self._num_envs, *x.shape) if per_world else x
         if name in self._rows:
@@ -127,14 +138,15 @@ class BatchModel:
         for name in names:
             if name not in self._rows:
                 self._rows[name] = self._batch.expand(name)
-                self._tensors[name] = torch.from_numpy(self._rows[name].astype(np.float32))
+                self._tensors[name] = _shaped(name, torch.from_numpy(_narrowed(self._rows[name]).copy()))
 
     def push(self) -> bool:
         """Write what was changed in the tensors to the batch's models; return whether anything was."""
         written = False
         for name in self._given:
-            rows, tensor = self._rows[name], self._tensors[name].numpy()
-            changed = rows.astype(np.float32) != tensor
+            rows = self._rows[name]
+            tensor = self._tensors[name].numpy().reshape(rows.shape)
+            changed = _narrowed(rows) != tensor
             if changed.any():
                 np.copyto(rows, tensor, where=changed)
                 written = True
@@ -144,7 +156,7 @@ class BatchModel:
     def pull(self) -> None:
         """Read the fields again after MuJoCo has changed them."""
         for name, rows in self._rows.items():
-            self._tensors[name].copy_(torch.from_numpy(rows.astype(np.float32)))
+            self._tensors[name].copy_(_shaped(name, torch.from_numpy(_narrowed(rows))))
 
     def get_rows(self) -> dict[str, np.ndarray]:
         """Return the expanded fields ``(num_envs, ...)`` in float64, live."""
