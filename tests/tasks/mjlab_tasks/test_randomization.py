@@ -18,8 +18,8 @@ VALUES = {
     "operation": "scale",
 }
 MORE = """<site name="tip" pos="0 0 0.5"/></body></body></worldbody>
-<tendon><fixed name="link" stiffness="1" damping="0.1" frictionloss="0.1" armature="0.1"><joint joint="slider" coef="1"/>
-<joint joint="hinge_1" coef="0.3"/></fixed></tendon>
+<tendon><fixed name="link" stiffness="1" damping="0.1" frictionloss="0.1" armature="0.1">
+<joint joint="slider" coef="1"/><joint joint="hinge_1" coef="0.3"/></fixed></tendon>
 <contact><pair name="touch" geom1="cart" geom2="rail1"/></contact>"""
 
 
@@ -36,7 +36,7 @@ def _spec():
     text = cartpole_env_cfg._CARTPOLE_XML.read_text()
     start, end = text.rindex("</body>\n    </body>"), text.index("</worldbody>") + len("</worldbody>")
     text = text[:start] + MORE + text[end:]
-    lines = text[: text.index("<actuator>")].splitlines() + ["</mujoco>"]
+    lines = [*text[: text.index("<actuator>")].splitlines(), "</mujoco>"]
     return mujoco.MjSpec.from_string("\n".join(line for line in lines if "floor" not in line))  # a plane has no size
 
 
@@ -65,7 +65,10 @@ def randomized():
 
 def test_an_empty_candidate_is_human_with_every_function_that_randomizes(randomized):
     size = 3
-    others = [{"events": {"body_mass at reset": None}}, {"terminations": {"mine": lambda env: env.episode_length_buf == 3}}]
+    others = [
+        {"events": {"body_mass at reset": None}},
+        {"terminations": {"mine": lambda env: env.episode_length_buf == 3}},
+    ]
     alone, among = Driven(randomized, size, limit=5), Driven(randomized, size, 4, patches=[{}, *others, {}], limit=5)
     fields = among.task.world.sim.expanded_fields
     for k, action in enumerate(actions(size, 1, 12)):
@@ -82,12 +85,18 @@ def test_an_empty_candidate_is_human_with_every_function_that_randomizes(randomi
     assert len(fields) > 30
 
 
-def test_models_in_float64_have_no_history(randomized):
-    first, second = Driven(randomized, 3), Driven(randomized, 3, seeds=(5,))
-    groups = first.task._groups
-    second.task.attach(replace(groups, actions=second.actions))
-    rows, own = second.task.world.sim.model.get_rows(), first.task.world.sim.model.get_rows()
-    second.task.prepare_reset(torch.ones(3, dtype=torch.bool))
-    assert rows.keys() == own.keys()
-    for name, x in own.items():
-        assert (rows[name] == x).all(), name
+def test_a_model_is_restored_in_float64(randomized):
+    task = Driven(randomized, 3).task
+    registered = {"events": {"tendon_damping at startup": {"params": {"ranges": (1.0, 1.0)}}}}
+    task.attach(replace(task._groups, patches=[registered]))
+    sim = task.world.sim
+    assert (sim.model.get_rows()["tendon_damping"] == sim.mj_model.tendon_damping).all()  # 0.1, not that of float32
+
+
+def test_models_in_float64_are_part_of_the_saved_state(randomized):
+    first, other = Driven(randomized, 3, limit=5), Driven(randomized, 3, limit=5)
+    for action in actions(3, 1, 7):
+        first.step(action)
+    other.task.set_state(first.task.get_state())
+    rows, own = (driven.task.world.sim.model.get_rows() for driven in (first, other))
+    assert all((own[name] == x).all() for name, x in rows.items())
