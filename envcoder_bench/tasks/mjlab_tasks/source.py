@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import os
 import pkgutil
 import re
@@ -285,8 +285,9 @@ def _entry_modules(package: str) -> list[str]:
 
 
 def _project_files(package: str) -> list[Path]:
-    """Return the nearest project files above an imported package's folder."""
-    place = getattr(sys.modules.get(package), "__file__", None)
+    """Return the nearest project files above a package's folder."""
+    found = importlib.util.find_spec(package) if package else None  # whether or not it could be imported
+    place = found and (found.origin or next(iter(found.submodule_search_locations or []), None))
     for folder in Path(place).absolute().parents[:_ABOVE] if place else ():
         if files := [folder / name for name in ("pyproject.toml", "setup.py") if (folder / name).is_file()]:
             return files
