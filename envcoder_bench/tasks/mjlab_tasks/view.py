@@ -10,7 +10,7 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,12 +200,16 @@ def _actuator_view(actuator: Any, rows: slice, num_envs: int) -> Any:
 class Commands:
     """The commands of all blocks, as action terms read them: ``env.command_manager``.
 
+    Args:
+        cfgs: their configs.
+
     Attributes:
         blocks: of the task; they come after the actions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cfgs: Mapping[str, Any] | None = None) -> None:
         self.blocks: Sequence[Any] = ()
+        self._cfgs = cfgs or {}
 
     def get_command(self, name: str) -> Tensor:
         return self.joined(name, lambda manager: manager.get_command(name))
@@ -213,6 +217,16 @@ class Commands:
     def get_term(self, name: str) -> Any:
         """Return an object with the tensors of a term."""
         return _Command(self, name)
+
+    def class_of(self, name: str) -> type:
+        """Return the class of a term; before there are any, the one that its config says that it builds."""
+        if not self.blocks and name in self._cfgs:
+            build = type(self._cfgs[name]).build
+            returned = build.__annotations__.get("return")
+            cls = build.__globals__.get(returned) if isinstance(returned, str) else returned
+            if isinstance(cls, type):
+                return cls
+        return self.joined(name, lambda manager: type(manager.get_term(name)))
 
     def joined(self, name: str, read: Callable[[Any], Any]) -> Any:
         """Return a copy of what ``read`` returns for each block: all rows of a tensor, and others of the first."""
@@ -229,7 +243,7 @@ class _Command:
 
     @property
     def __class__(self) -> Any:  # the term's, because code checks it
-        return self._commands.joined(self._name, lambda manager: type(manager.get_term(self._name)))
+        return self._commands.class_of(self._name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

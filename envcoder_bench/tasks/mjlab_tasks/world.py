@@ -85,7 +85,7 @@ class World:
         self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
-        self.env.command_manager = self.commands = Commands()  # type: ignore[assignment]
+        self.env.command_manager = self.commands = Commands(cfg.commands)  # type: ignore[assignment]
         self.action_manager = ActionManager(cfg.actions, self.env)
         self.env.action_manager = self.action_manager
         everyone = torch.arange(num_envs, device=device)

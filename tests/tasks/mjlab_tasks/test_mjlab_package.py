@@ -647,10 +647,14 @@ def test_of_an_action_its_own_attributes_are_read_and_indices_of_as_many_joints_
 
 
 def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
+    from mjlab.tasks.velocity.mdp import UniformVelocityCommand
+
     from envcoder_bench.tasks.mjlab_tasks.view import Commands
 
-    commands = Commands()
+    cfgs = find_spec(f"mjlab:{GO1}").task_class.source.env_cfg().commands
+    commands = Commands(cfgs)
     twist = commands.get_term("twist")
+    assert isinstance(twist, UniformVelocityCommand) and not isinstance(twist, type(cfgs["twist"]))
     for read in (lambda: commands.get_command("twist"), lambda: twist.vel_command_b):
         with pytest.raises(UserError, match=r"reads the command 'twist' .*: read it in process_actions"):
             read()

@@ -1,6 +1,7 @@
 """No model of MuJoCo Warp prints a line for each overflow; overflows are counted instead."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
@@ -11,6 +12,7 @@ import pytest
 from isaacgym_mujoco.physics import warp_device
 
 REPO = Path(__file__).parents[3]
+needs_mjlab = pytest.mark.skipif(find_spec("mjlab") is None, reason="mjlab is not installed")
 # a box on a plane, for which one iteration is not enough
 XML = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1" euler="10 20 0"><freejoint/>
 <geom type="box" size="0.1 0.1 0.1"/></body></worldbody></mujoco>"""
@@ -31,7 +33,6 @@ def models(monkeypatch):
 
 def _simulation(**settings):
     """mjlab's simulation as its tasks take it, of the box."""
-    pytest.importorskip("mjlab")
     from mjlab.sim.sim import MujocoCfg, SimulationCfg
 
     from envcoder_bench.tasks.mjlab_tasks.task import simulation_of
@@ -46,6 +47,7 @@ def test_models_of_native_and_isaac_gym_tasks_print_no_overflow(models):
     assert [int(model.opt.warn_overflow) for model in models] == [0]
 
 
+@needs_mjlab
 def test_models_of_mjlab_print_no_overflow(models):
     _simulation()
     assert [int(model.opt.warn_overflow) for model in models] == [0]
@@ -61,6 +63,7 @@ def test_the_product_makes_models_in_one_place_of_its_own():
     assert places == {"warp_device.py"}
 
 
+@needs_mjlab
 @pytest.mark.slow
 def test_a_simulation_of_mjlab_counts_overflows_and_prints_nothing(capfd):
     simulation = _simulation(njmax=4, nconmax=8)
@@ -75,9 +78,9 @@ def test_a_simulation_of_mjlab_counts_overflows_and_prints_nothing(capfd):
     assert out + err == ""
 
 
+@needs_mjlab
 @pytest.mark.slow
 def test_a_simulation_on_the_cpu_counts_overflows_and_warnings_and_prints_nothing(capfd, tmp_path, monkeypatch):
-    pytest.importorskip("mjlab")
     from mjlab.sim.sim import SimulationCfg
 
     from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
