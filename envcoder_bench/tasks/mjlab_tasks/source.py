@@ -214,7 +214,7 @@ def shared_by_groups(cfg: Any) -> tuple[str, str, str, str] | None:
 def _adaptive(command: Any) -> list[str]:
     """Return the key of a command's adaptive sampling: in a config inside it, as that of a base class is not read."""
     inner = {
-        f"{name}.sampling_mode": value.sampling_mode
+        f"{name}.sampling_mode": getattr(value, "sampling_mode", None)
         for name, value in vars(command).items()
         if is_dataclass(value) and hasattr(value, "sampling_mode")
     }
