@@ -163,7 +163,8 @@ def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tens
 
 
 def step_fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
-    """Return the fitness of every environment that is ``active``, ``(num_envs,)``."""
+    """Return the fitness of every environment that is ``active``, ``(num_envs,)``, of the state at the step's end."""
+    env.task.finish_step()
     if env.dispatch.has_fitness:
         return env.dispatch.fitness(env.step_count, active)
     return env.task_fitness()

@@ -112,7 +112,10 @@ class GroupedVecTask:
         self.advance(actions)
         reward, terminated, truncated, done = self._end_step()
         self.step_count += 1
-        last = self.observe(done) if final_obs else None
+        last = None
+        if final_obs:
+            self.task.finish_step()
+            last = self.observe(done)
         self.begin_episodes(done)
         self._observe_for_critics()
         obs = self.observe()

@@ -176,6 +176,13 @@ class Task(ABC):
     def restart(self) -> None:  # noqa: B027
         """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
 
+    def finish_step(self) -> None:  # noqa: B027
+        """Set ``state`` to what the step has left, after reward and terminal; by default it does nothing.
+
+        A task whose step changes more than they may read, such as the last actions, shows them the state before that.
+        Fitness and the last observation of an episode read the state at the end.
+        """
+
     def settle(self) -> None:  # noqa: B027
         """Update what observations read, after the resets of a control step; by default it does nothing."""
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.settings import merged, nested, select
+from envcoder_bench.core.stream import seeded
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.environments import build_task
@@ -84,8 +85,7 @@ class TaskCheck:
         task = self.make(num_envs)
         everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         start = {key: x.clone() for key, x in task.default_state.items()}
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
+        with seeded(0, self.device):
             start.update(self._called("initial_state", task))
             task.reset(everywhere, start, {})
             goal = self._called("goal", task)

@@ -1,13 +1,15 @@
 """Support for task code of 2021 to 2023: ``gym``, names removed from numpy, TorchScript, placeholders for modules."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +34,7 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
+_log = logging.getLogger("isaacgym_mujoco")
 _new_array = np.array
 
 
@@ -49,6 +52,27 @@ def _restore_without_cuda(storage: Any, location: str) -> Any:
     return storage if stays else _restore(storage, location)
 
 
+_load = torch.load
+
+
+def _load_in_full(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """Load a file as ``torch.load`` did before torch 2.6, unless the code asks for weights only.
+
+    Old checkpoints of learners have more, such as numbers of NumPy and configs.
+    """
+    start = f.tell() if hasattr(f, "tell") else None
+    try:
+        return _load(f, *args, **kwargs)
+    except (UnpicklingError, RuntimeError) as error:
+        if kwargs.get("weights_only") is not None or "weights_only" not in str(error).lower().replace(" ", "_"):
+            raise
+        if start is not None:
+            f.seek(start)
+    name = getattr(f, "name", f)
+    _log.warning("isaacgym: %s has more than weights, and is unpickled, which can run code in it", name)
+    return _load(f, *args, **{**kwargs, "weights_only": False})
+
+
 # modules that few tasks import, at the top of their files
 OPTIONAL = (
     "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter",
@@ -56,27 +80,33 @@ OPTIONAL = (
 )  # fmt: skip
 
 
+def _unavailable(module: str, name: str) -> Any:
+    """Return a placeholder of an attribute: a class, so that old code can name it as a base or a type."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    package = module.partition(".")[0]
+    installed = not isinstance(sys.modules.get(package, Missing(package)), Missing)
+    reason = f"the installed {package} does not have it" if installed else f"{package} is not installed"
+    message = f"{module}.{name} is used, and {reason}"
+
+    class Parts(type):
+        def __getattr__(cls, part: str) -> Any:
+            if part.startswith("__"):
+                raise AttributeError(part)
+            raise ImportError(message)
+
+    class Unavailable(metaclass=Parts):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            raise ImportError(message)
+
+    return Unavailable
+
+
 class Missing(ModuleType):
     """A placeholder of a module that is not installed; using its attributes raises ImportError."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        module = self.__name__
-        message = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
-
-        # a class, so that old code can name it as a base or a type; any use raises
-        class Parts(type):
-            def __getattr__(cls, part: str) -> Any:
-                if part.startswith("__"):
-                    raise AttributeError(part)
-                raise ImportError(message)
-
-        class Unavailable(metaclass=Parts):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                raise ImportError(message)
-
-        return Unavailable
+        return _unavailable(self.__name__, name)
 
 
 class Placeholders(MetaPathFinder, Loader):
@@ -97,6 +127,47 @@ class Placeholders(MetaPathFinder, Loader):
         pass
 
 
+class Completion(Placeholders):
+    """An import hook that provides placeholders of what a package lacks: its modules, and their attributes.
+
+    Other code may have been written for another version of the package. A package that is not installed, or is a
+    folder without ``__init__.py``, lacks everything.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__([name])
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        placeholder = super().find_spec(fullname, path, target)
+        if placeholder is None:
+            return None
+        others = [finder for finder in sys.meta_path if not isinstance(finder, Placeholders)]  # blocks may be nested
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or spec.loader is None or spec.origin is None:
+            return placeholder
+        return _after(spec, self._complete)
+
+    @staticmethod
+    def _complete(module: ModuleType) -> None:
+        vars(module).setdefault("__getattr__", partial(_unavailable, module.__name__))
+
+
+def _after(spec: ModuleSpec, change: Callable[[ModuleType], None]) -> ModuleSpec:
+    """Return the spec of a module that ``change`` changes once it is executed."""
+    assert spec.loader is not None
+    execute = spec.loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        change(module)
+
+    spec.loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
+    return spec
+
+
 class _OldRlGames(MetaPathFinder):
     """An import hook that gives agents of rl_games the attribute ``seq_len``, which is now called ``seq_length``.
 
@@ -109,20 +180,14 @@ class _OldRlGames(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target) if fullname == self._MODULE else None
-        loader = None if spec is None else spec.loader
-        if loader is None:
-            return None
-        execute = loader.exec_module
+        return None if spec is None or spec.loader is None else _after(spec, self._name)
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            base = module.A2CBase
-            if not hasattr(base, "seq_len"):
-                base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
-                base.seq_len.__set_name__(base, "seq_len")
-
-        loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
-        return spec
+    @staticmethod
+    def _name(module: ModuleType) -> None:
+        base = module.A2CBase
+        if not hasattr(base, "seq_len"):
+            base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
+            base.seq_len.__set_name__(base, "seq_len")
 
 
 def _wrapping(new_init: Callable[..., None], any_env: type) -> Callable[..., None]:
@@ -178,6 +243,7 @@ def old_code() -> Iterator[None]:
     gone = set(stubs)  # packages that are not importable after the block
     with ExitStack() as stack:
         stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))
+        stack.enter_context(replaced(torch, {"load": _load_in_full}))
         stack.enter_context(integer_conditions())
         stack.enter_context(old_calls())
         if find_spec("gym") is None and find_spec("gymnasium") is not None:

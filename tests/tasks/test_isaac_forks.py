@@ -15,6 +15,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS, fitness_of
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
 from envcoder_bench.tasks.isaacgym_tasks.probe import probe
@@ -110,6 +111,7 @@ def test_steps_have_old_names_of_numpy_and_the_cpu_for_a_cuda_device(tmp_path, m
         with pytest.raises(ValueError, match=r"walker\.py:.*CUDA.*; set ISAACGYM_DEVICE=cpu"):
             probe(find_source(WALKER), find_source(WALKER).config)
     monkeypatch.setenv("ISAACGYM_DEVICE", "cpu")
+    torch.get_device_module.cache_clear()  # the first call of a process may be one with the CPU for "cuda"
     source = find_source(WALKER)
     assert probe(source, source.config).default_action_dim == 1
     stepped(begun(WALKER), steps=1)
@@ -155,6 +157,110 @@ def test_clone_of_rsl_rl_in_the_current_folder_does_not_hide_its_placeholder(tmp
         from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
     with pytest.raises(ImportError, match="rsl_rl is not installed"):
         ActorCritic()
+
+
+def test_other_version_of_rsl_rl_is_completed_by_placeholders(tmp_path, monkeypatch):
+    """As PyPI's rsl-rl-lib 5 beside forks whose own rsl_rl has more: go2_rl_gym, expressive-humanoid."""
+    (tmp_path / "rsl_rl" / "runners").mkdir(parents=True)
+    (tmp_path / "rsl_rl" / "__init__.py").write_text("")
+    (tmp_path / "rsl_rl" / "runners" / "__init__.py").write_text("class OnPolicyRunner:\n    version = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        monkeypatch.delitem(importing._kept, name)
+    with importing.isaac_imports(), importing.isaac_imports():
+        from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
+        from rsl_rl.runners import MoERunner, OnPolicyRunner  # type: ignore[import-not-found]
+    assert OnPolicyRunner().version == 5
+    for placeholder in (ActorCritic, MoERunner):
+        with pytest.raises(ImportError, match="is used, and the installed rsl_rl does not have it"):
+            placeholder()
+    assert "rsl_rl" not in sys.modules
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        del importing._kept[name]
+
+
+def subclass(name, base, module):
+    return type(name, (base,), {"__module__": module})
+
+
+@pytest.mark.parametrize("package", ["gpugym.envs", "legged_gym.envs"])
+def test_class_derived_from_legged_robot_has_its_fitness_whatever_its_name(package):
+    """As pbrs-humanoid's Humanoid, which has no potentials, and whose package is called gpugym."""
+    robot = subclass("LeggedRobot", object, package)
+    for name in ("Humanoid", "Ant", "HumanoidAMP", "Walker"):
+        derived = subclass(f"My{name}", subclass(name, robot, package), package)
+        assert fitness_of(derived) is FITNESS["LeggedRobot"]
+    assert fitness_of(subclass("Walker", object, package)) is None
+
+
+def test_registry_that_a_function_fills_is_told_and_a_file_with_both_imports_is_a_task(tmp_path, monkeypatch):
+    """As Lite3_rl_training's, whose helpers have no parse_sim_params."""
+    renamed_fork(tmp_path, monkeypatch, {"task_registry.register(": "(lambda *task: None)("})
+    with pytest.raises(ValueError, match=r"strider_gym registers no task when .* give --task FILE\.py:CLASS"):
+        find_source(WALKER)
+    helpers = tmp_path / "strider_gym" / "gym_utils" / "helpers.py"
+    helpers.write_text("")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from strider_gym.envs.walker import Walker, WalkerCfg\n"
+        "WalkerCfg.init_state, WalkerCfg.asset = WalkerCfg().init_state, WalkerCfg().asset\n"
+    )
+    source = find_source(f"{file}:Walker")
+    assert source.config["init_state"] == {"signs": [1, -1], "spread": [0.5, 0.25]}
+    task = source.make(source.config, 2, "cpu")
+    assert task.num_envs == 2 and task.dt == pytest.approx(0.02)
+
+
+def test_exit_of_a_package_is_one_line_with_what_it_printed(tmp_path, monkeypatch):
+    """As tron1-rl-isaacgym's, which asks for an environment variable."""
+    lines = 'import sys\nprint("\\033[31mError: set ROBOT_TYPE\\033[0m")\nsys.exit(1)\ntask_registry.register("walker"'
+    renamed_fork(tmp_path, monkeypatch, {'task_registry.register("walker"': lines})
+    end = r"__init__\.py:6: its code called exit\(1\) after it printed: Error: set ROBOT_TYPE$"
+    with pytest.raises(ValueError, match=f"{WALKER}: strider_gym cannot be imported: .*{end}"):
+        find_source(WALKER)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"self.obs_buf = torch.zeros(n, 6)": "self.obs_buf = torch.zeros(2 * n, 6)"}, "Walker has 2 agents"),
+    ({"torch.ones(n, dtype=torch.long)": "torch.ones(n, 3, dtype=torch.long)"}, "Walker has 3 agents"),
+])  # fmt: skip
+def test_several_agents_in_an_environment_are_refused(tmp_path, monkeypatch, change, message):
+    """As TimeChamber's and btx0424/IsaacGymEnvs'."""
+    renamed_fork(tmp_path, monkeypatch, change)
+    source = find_source(WALKER)
+    with pytest.raises(ValueError, match=f"{message} in each environment, .* SCRIPT"):
+        probe(source, source.config)
+
+
+def test_own_reset_is_called_before_the_first_step_where_reset_idx_needs_it(tmp_path, monkeypatch):
+    """As btx0424/IsaacGymEnvs' Quadrotor, whose reset makes the state of its controller."""
+    reset = "def reset(self):\n        self.integral = torch.zeros(self.num_envs)\n\n    def compute_observations("
+    changes = {"self.dof_vel[env_ids] = 0.0": "self.dof_vel[env_ids] = 0.0; self.integral[env_ids] = 0.0"}
+    renamed_fork(tmp_path / "with", monkeypatch, {**changes, "def compute_observations(": reset})
+    source = find_source(WALKER)
+    assert "integral" in probe(source, source.config).keys
+    renamed_fork(tmp_path / "without", monkeypatch, changes)
+    with pytest.raises(ValueError, match="has no attribute 'integral'"):
+        probe(source := find_source(WALKER), source.config)
+
+
+def test_references_of_a_yaml_get_the_values_of_the_main_config_of_its_repository(tmp_path):
+    """As TimeChamber's, where the number of agents is in cfg/config.yaml."""
+    (tmp_path / "task").mkdir()
+    file = tmp_path / "task" / "Sumo.yaml"
+    file.write_text(
+        "env: {numAgents: '${...num_agents}', numEnvs: '${resolve_default:64,${...num_envs}}'}\n"
+        "sim: {threads: '${..num_threads}', use_gpu_pipeline: '${eq:${...pipeline},\"gpu\"}'}\n"
+    )
+    with pytest.raises(ValueError, match="num_agents"):
+        read_yaml(file)
+    (tmp_path / "config.yaml").write_text(
+        "num_agents: 3\nnum_envs: ''\nnum_threads: 8\npipeline: gpu\nmode: '${task.name}'\ndefaults: [{task: Sumo}]\n"
+    )
+    assert read_yaml(file) == {
+        "env": {"numAgents": 3, "numEnvs": 64},
+        "sim": {"threads": 8, "use_gpu_pipeline": False},
+    }
 
 
 @pytest.mark.parametrize("theirs, ours", [("silu", "swish"), ("elu", "elu")])
@@ -318,6 +424,7 @@ def test_tensor_that_the_first_step_replaces_by_one_of_another_shape_is_in_the_s
     env.reset()
     for _ in range(3):
         stepped(env, 1, 1.0)
+        env.task.finish_step()  # its own observation reads the heights of the step before
         angles = env.task.state["dof_pos"]
         assert torch.equal(env.task.state["heights"], torch.cat((angles, angles + 1.0), dim=1))
 
@@ -386,29 +493,21 @@ def test_file_in_a_circle_of_imports_is_imported_as_a_module_of_its_package(tmp_
     assert find_source(f"{envs}/rod.py:Rod").task_class.__module__ == "reach.envs.rod"
 
 
-def test_helpers_beside_the_package_of_the_robot_are_found(tmp_path, monkeypatch):
-    """As in forks that are no package: their folders envs and utils are on top, and a script registers tasks."""
-    for name in ("envs", "utils"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
-        monkeypatch.delitem(sys.modules, name, raising=False)
+def test_robot_of_a_file_needs_no_helpers_of_its_repository(tmp_path, monkeypatch):
+    """As in forks that are no package, whose script registers tasks, and whose helpers are in other files."""
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "envs", raising=False)
     walker = (CHECKOUT / "walker_gym" / "envs" / "walker.py").read_text()
     config = (
         "class TrotterCfg(WalkerCfg):\n    class init_state:\n        pass\n    class asset:\n        file = 'a.urdf'\n"
     )
     (tmp_path / "envs" / "robot.py").write_text(f"{walker}\n\n{config}")
-    (tmp_path / "utils" / "helpers.py").write_text((CHECKOUT / "walker_gym" / "utils" / "helpers.py").read_text())
     (tmp_path / "train.py").write_text("from envs.robot import TrotterCfg, Walker\n")
     try:
         assert find_source(f"{tmp_path}/train.py:Walker").config["sim"]["dt"] == 0.02
-        (tmp_path / "utils" / "helpers.py").write_text("import no_such_module\n")
-        del sys.modules["utils.helpers"]
-        with pytest.raises(
-            ValueError, match=r"needs envs\.utils\.helpers of legged_gym: No module named 'no_such_module'"
-        ):
-            find_source(f"{tmp_path}/train.py:Walker")
     finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("envs", "utils")]:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "envs"]:
             del sys.modules[name]
 
 
@@ -433,9 +532,8 @@ def test_robot_without_its_own_config_class_is_refused(tmp_path, monkeypatch):
         "class Walk:\n    def __init__(self, cfg, sim_params, physics_engine, sim_device, headless):\n        pass\n"
         "    def post_physics_step(self):\n        pass\n"
     )
-    with pytest.raises(ValueError, match=r"needs legged_gym\.utils\.helpers of legged_gym: No module named"):
-        (tmp_path / "own.py").write_text((tmp_path / "walk.py").read_text().replace("file = ''", "file = 'a.urdf'"))
-        find_source(f"{tmp_path}/own.py:Walk")
+    (tmp_path / "own.py").write_text((tmp_path / "walk.py").read_text().replace("file = ''", "file = 'a.urdf'"))
+    assert find_source(f"{tmp_path}/own.py:Walk").config["asset"] == {"file": "a.urdf"}
     with pytest.raises(ValueError, match=r"a class named WalkCfg; .*legged_gym:NAME with LEGGED_GYM_PATH"):
         find_source(f"{tmp_path}/walk.py:Walk")
 

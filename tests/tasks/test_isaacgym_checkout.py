@@ -1,5 +1,6 @@
 """Real tasks of IsaacGymEnvs and legged_gym, where ISAACGYMENVS_PATH or LEGGED_GYM_PATH says where they are."""
 
+import functools
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +19,11 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
+from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer, tensors
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
+from envcoder_bench.tasks.isaacgym_tasks.moments import _reward_methods
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.isolation import measure_isolation
 
@@ -80,6 +82,70 @@ def test_human_baseline_matches_the_step_of_vec_task(task):
         assert torch.equal(made.reward[alive], reward[alive]) and torch.equal(made.obs[alive], obs["obs"][alive])
         if bool(made.done.any() | (done != 0).any()):
             break
+
+
+def read_by_the_reward(task_class, monkeypatch):
+    """Note the tensors of a task of this class at the beginning of its own reward, in a dict that is returned."""
+    (name,) = _reward_methods(task_class)
+    original, noted = getattr(task_class, name), {}
+
+    @functools.wraps(original)
+    def noting(self, *args, **kwargs):
+        noted.update({slot: x.clone() for slot, x in tensors.tensors_of(self)})
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(task_class, name, noting)
+    return noted
+
+
+def state_of_rewards(task, monkeypatch, steps=12):
+    """Yield the environment and the keys whose values differ from those that the task's own reward has read."""
+    cfg, (human, *_) = prepared(task)
+    noted = read_by_the_reward(build_task(RunSpec.of(cfg), 2).source.task_class, monkeypatch)
+    env = GroupedVecTask(build_task(RunSpec.of(cfg), 32), GroupLayout(1, 32), [human.shaping], [0])
+    env.reset()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        env.advance(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
+        differ = []
+        for key, slot in env.task.keys.items():
+            read = noted.get(slot)
+            if key not in env.task._results and read is not None:
+                differ += [] if torch.equal(read.reshape(env.task.state[key].shape), env.task.state[key]) else [key]
+        assert noted
+        yield env, differ
+        reward, _, _, done = env._end_step()
+        env.step_count += 1
+        assert torch.equal(reward, env.task.isaac.rew_buf.view(-1))
+        env.begin_episodes(done)
+
+
+@ISAAC
+@pytest.mark.parametrize("task", ["Ant", "Anymal", "AllegroHand", "FrankaCubeStack", "AnymalTerrain"])
+def test_state_of_candidates_is_what_the_reward_of_isaacgymenvs_reads(task, monkeypatch):
+    for _, differ in state_of_rewards(f"isaacgymenvs:{task}", monkeypatch):
+        assert not differ
+
+
+@LEGGED
+def test_state_of_candidates_is_what_the_reward_of_legged_gym_or_a_fork_reads(monkeypatch):
+    """Its own action rate, too; the checkout is legged_gym, go2_rl_gym, pbrs-humanoid, or another fork."""
+    for env, differ in state_of_rewards(task_with_rate(), monkeypatch):
+        assert not differ
+        state, terms = env.task.state, env.task.isaac.reward_terms
+        if "last_actions" in state and "action_rate" in terms:
+            rate = torch.sum(torch.square(state["last_actions"] - env.actions), dim=1)
+            assert torch.equal(rate, terms["action_rate"]) and bool((rate != 0).all())
+
+
+def task_with_rate():
+    """Return the address of a task of the checkout whose reward has a rate of actions."""
+    for name in ("anymal_c_flat", "go2", "pbrs:humanoid", "lite3"):
+        try:
+            return find_source(f"legged_gym:{name}").address
+        except ValueError as error:
+            told = str(error)
+    pytest.skip(told)
 
 
 @ISAAC

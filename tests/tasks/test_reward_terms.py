@@ -90,6 +90,30 @@ def test_term_that_is_one_number_is_noted_for_every_environment():
     assert task.reward_terms["alive"].tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("reward", "told"),
+    [
+        (lambda total, end: total + end, False),
+        (lambda total, end: total.clamp(min=0.0) + end, False),
+        (lambda total, end: torch.where(end != 0, -7.0, total), False),  # a fixed reward at the end of an episode
+        (lambda total, end: 1.001 * total + end, True),  # as go2_rl_gym's curriculum
+        (lambda total, end: total + end + 0.1, True),
+    ],
+)
+def test_reward_that_is_not_the_sum_of_its_terms_is_told_once(caplog, reward, told):
+    down = torch.tensor([0.0, 0.0, 1.0])
+    task = SimpleNamespace(num_envs=3, device="cpu", rew_buf=torch.zeros(3), reset_buf=down.long())
+    task.reward_names, task.reward_scales = ["height", "effort"], {"height": 0.5, "effort": -0.1, "termination": -2.0}
+    task.reward_functions = [lambda: torch.tensor([1.0, 2.0, 3.0]), lambda: torch.tensor([20.0, 1.0, 1.0])]
+    task._reward_termination = lambda: down
+    terms = RewardTerms(task)
+    for _ in range(200):
+        with terms.noted():
+            parts = [task.reward_scales[name] * f() for name, f in zip(task.reward_names, task.reward_functions)]
+            task.rew_buf[:] = reward(sum(parts), -2.0 * task._reward_termination())
+    assert caplog.text.count("its own reward is not the sum of its terms times reward_scales") == told
+
+
 def test_terms_are_described_with_their_place():
     weigher, summer = (" ".join(describe(f"legged_gym:{name}").split()) for name in ("weigher", "summer"))
     assert "reward_terms_speed (n,) - term of the task's own reward, without its scale, from walker.py:" in weigher

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+from envcoder_bench.tasks.isaacgym_tasks.moments import OBSERVATIONS, Moments
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
@@ -30,9 +32,11 @@ from envcoder_bench.tasks.isaacgym_tasks.summands import find_summands
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Unmasked
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
+log = logging.getLogger(__name__)
 TERMS = "reward_terms"  # an attribute that the task gets: a dict of tensors (num_envs,)
 _SUMS = ("episode_sums", "rewards_episode")
 _END = "termination"
+_COMPARED_EVERY, _COMPARED_FIRST = 64, 3  # steps, of the reward with the sum of its terms
 _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
 
 
@@ -69,6 +73,7 @@ class Driver:
         num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
         dt: time of a control step, s.
         terms: notes the terms of its reward.
+        moments: of its reward and its observation.
         advances: whether a reset has simulated, which advances all environments.
         timed_out: ``(num_envs,)`` bool, environments whose episode the task ended as a time-out in the last step,
             such as robots that have reached the end of their course.
@@ -89,6 +94,7 @@ class Driver:
         if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
         self.terms = RewardTerms(task)
+        self.moments = Moments(task)
         self._read_numbers()
 
     def _read_numbers(self) -> None:
@@ -124,8 +130,10 @@ class Driver:
         # below its time-out the task ends an episode for its own reasons alone
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
         self.task.reset_buf = NoResets.like(self.task.reset_buf)
+        self.moments.begin()
         with self._without("reset_idx"), self.terms.noted():
             self._judge()
+        self.moments.end()
         # a time-out that the task notes is a truncation
         ends = self.task.reset_buf != 0
         noted = self._time_outs()
@@ -166,12 +174,28 @@ class Driver:
     @torch.no_grad()
     def first(self) -> None:
         """Begin the first episodes; tasks that can observe only after a step take one."""
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)
+        self._reset_all()
         try:
             self.observe()
         except (AttributeError, RuntimeError, IndexError, TypeError):
             self.settle()
+
+    def _reset_all(self) -> Tensor:
+        """Begin the episodes of all environments; return their indices.
+
+        Learners first call the task's own ``reset``, and its ``reset_idx`` can need what that makes, such as the state
+        of a controller. It is called where ``reset_idx`` fails without it.
+        """
+        everyone = torch.arange(self.num_envs, device=self.device)
+        try:
+            self.reset(everyone)
+        except (AttributeError, KeyError, TypeError):
+            own_reset = getattr(self.task, "reset", None)
+            if own_reset is None or inspect.signature(own_reset).parameters:
+                raise
+            own_reset()
+            self.reset(everyone)
+        return everyone
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -187,7 +211,7 @@ class Driver:
         """Compute the observations of the present state."""
         self.refresh()
         self._refresh_base()
-        observe = getattr(self.task, "compute_observations", None) or getattr(self.task, "_compute_observations", None)
+        observe = next((getattr(self.task, name) for name in OBSERVATIONS if hasattr(self.task, name)), None)
         if observe is not None:
             observe()
 
@@ -242,9 +266,9 @@ class StepDriver(Driver):
         if self._actions is not None:
             self.task.step(self._actions)
 
+    @torch.no_grad()
     def first(self) -> None:
-        everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)  # some resets simulate
+        everyone = self._reset_all()  # some resets simulate
         before = self.gym.get_sim_time(self.task.sim)
         self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
         self.judge(torch.zeros_like(everyone))
@@ -309,7 +333,17 @@ class LeggedDriver(StepDriver):
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
-    """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
+    """Return the driver of a task.
+
+    Raises:
+        ValueError: it is neither a VecTask nor a LeggedRobot, or has several agents in an environment.
+    """
+    agents = _agents(task)
+    if agents > 1:
+        raise ValueError(
+            f"{type(task).__name__} has {agents} agents in each environment, and here an environment has one: run its"
+            " script by python -m isaacgym_mujoco SCRIPT"
+        )
     legged = all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step"))
     configured = hasattr(getattr(task, "cfg", None), "normalization")
     if (
@@ -320,6 +354,14 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")
+
+
+def _agents(task: Any) -> int:
+    """Return the number of agents in an environment, each of which has a row of observations or an end of its own."""
+    obs_buf, reset_buf = getattr(task, "obs_buf", None), getattr(task, "reset_buf", None)
+    observed = len(obs_buf) if isinstance(obs_buf, Tensor) else 0
+    ended = reset_buf.numel() if isinstance(reset_buf, Tensor) else 0
+    return max(observed, ended) // int(task.num_envs)
 
 
 class RewardTerms:
@@ -342,6 +384,8 @@ class RewardTerms:
 
     def __init__(self, task: Any) -> None:
         self._task, self._sums, self._summands = task, "", None
+        self._steps, self._told = 0, False
+        self._apart: Tensor | None = None  # on the host
         self.on_trial = self.fit = False
         functions, names = getattr(task, "reward_functions", None), getattr(task, "reward_names", None)
         if isinstance(functions, list) and isinstance(names, list) and functions and len(functions) == len(names):
@@ -370,6 +414,7 @@ class RewardTerms:
                 total, size = sum(self._terms.values()), sum(x.abs() for x in self._terms.values())
                 error = (total - self._task.rew_buf.view(-1)).abs()
                 self.fit = self.fit or bool((error <= 1e-4 * size + 1e-6).any())
+            self._compare()
             return
         before = {key: x.clone() for key, x in getattr(self._task, self._sums).items()}
         for x in getattr(self._task, self._sums).values():
@@ -379,6 +424,47 @@ class RewardTerms:
             if key in before:
                 self._note(key, x)
                 x.add_(before[key])  # the same sum, bit by bit: 0 + term is the term
+        self._compare()
+
+    def _compare(self) -> None:
+        """Log once if the task's reward is not the sum of its terms; nothing waits for a CUDA device."""
+        self._steps += 1
+        if self._told or not self._terms or self._steps % _COMPARED_EVERY != _COMPARED_FIRST:
+            return
+        on_cuda, before = self._task.rew_buf.is_cuda, self._apart
+        apart = self._share_apart()
+        if apart is None:
+            return
+        if on_cuda:  # the number of the last comparison has arrived
+            self._apart = torch.zeros((), pin_memory=True)
+            self._apart.copy_(apart, non_blocking=True)
+            apart = before
+        if apart is not None and float(apart) > 0.5:
+            self._told = True
+            log.warning(
+                "%s: its own reward is not the sum of its terms%s: it has further factors or summands, which may change"
+                " in a training. The human baseline has them; a candidate that adds up reward_terms, and a variant of"
+                " --terms, does not",
+                type(self._task).__name__,
+                "" if self.scaled else " times reward_scales",
+            )
+
+    def _share_apart(self) -> Tensor | None:
+        """Return the share of environments whose reward is no sum of terms, also if the sum is bounded by 0.
+
+        Only episodes that go on count, because a fixed reward at the end is no term. None if scales are not known.
+        """
+        task = self._task
+        scales = dict.fromkeys(self._terms, 1.0) if self.scaled else getattr(task, "reward_scales", {})
+        if task.rew_buf.numel() != task.num_envs or not all(name in scales for name in self._terms):
+            return None
+        parts = {name: scales[name] * term for name, term in self._terms.items()}
+        end = parts.pop(_END, torch.zeros_like(task.rew_buf.view(-1)))
+        total, size = sum(parts.values(), torch.zeros_like(end)), sum(x.abs() for x in parts.values())
+        sums = torch.stack((total, total.clamp(min=0.0))) + end
+        fits = ((task.rew_buf.view(-1) - sums).abs() <= 1e-5 * size + 1e-7).any(dim=0)
+        goes_on = task.reset_buf.view(-1) == 0
+        return (goes_on & ~fits).sum() / goes_on.sum().clamp(min=1)
 
     def _noting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(function)

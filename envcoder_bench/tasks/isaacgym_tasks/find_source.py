@@ -58,13 +58,14 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
         folders += () if folder is None else (folder,)
     module = None
     while module is None:
-        with isaac_imports(*folders), settings_kept():
+        with isaac_imports(*folders) as printed, settings_kept():
             try:
                 module = load_file(path)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 more = folder_above(path, error) if isinstance(error, ModuleNotFoundError) else None
                 if more is None or more in folders:
-                    raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
+                    reason = one_line(error, path.parent, printed.getvalue())
+                    raise ValueError(f"--task {path}:{name}: {reason}") from error
                 folders += (more,)  # a package of the same checkout
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
     classes = {key: cls for key, cls in classes.items() if cls.__module__ == module.__name__} or classes
@@ -95,12 +96,13 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
     folders = () if folder is None else (folder,)
     if folder is not None and not (folder / "isaacgymenvs" / "__init__.py").is_file():
         folders += (folder / "isaacgymenvs",)  # such forks are run from there, and import from there
-    with isaac_imports(*folders), settings_kept():
+    with isaac_imports(*folders) as printed, settings_kept():
         try:
             import isaacgymenvs  # type: ignore[import-not-found]
             from isaacgymenvs.tasks import isaacgym_task_map  # type: ignore[import-not-found]
-        except Exception as error:
-            raise ValueError(f"--task {address}: isaacgymenvs cannot be imported: {one_line(error)}") from error
+        except (Exception, SystemExit) as error:
+            reason = one_line(error, printed=printed.getvalue())
+            raise ValueError(f"--task {address}: isaacgymenvs cannot be imported: {reason}") from error
         package = Path(next(iter(isaacgymenvs.__path__))).resolve()
         configs = {path.stem: path for path in (package / "cfg" / "task").glob("*.yaml")}
         yaml = pick(configs, name, "IsaacGymEnvs")

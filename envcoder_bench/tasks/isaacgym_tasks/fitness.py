@@ -137,11 +137,12 @@ FITNESS = {
 def fitness_of(task_class: type) -> Fitness | None:
     """Return the fitness of a task's class, by its name or that of a base class; None if there is none.
 
-    Classes of legged_gym are LeggedRobots, whatever their names. A class that does not have what a formula reads first,
-    such as ASE's Humanoid without potentials, only shares the name.
+    Classes derived from LeggedRobot, and those of legged_gym, have its fitness or none, whatever their names: forks
+    have an Anymal, an Ant and a Humanoid. A class that does not have what a formula reads first, such as ASE's Humanoid
+    without potentials, only shares the name.
     """
     names = [cls.__name__ for cls in task_class.__mro__]
-    if task_class.__module__.split(".")[0] == "legged_gym":
+    if "LeggedRobot" in names or task_class.__module__.split(".")[0] == "legged_gym":
         names = [name for name in names if name == "LeggedRobot"]
     fitness = next((FITNESS[name] for name in names if name in FITNESS), None)
     if fitness is None:

@@ -21,7 +21,7 @@ import envcoder_bench
 import isaacgym_mujoco
 from envcoder_bench.core.errors import near_matches
 from isaacgym_mujoco.import_hook import install, uninstall
-from isaacgym_mujoco.old_code import Placeholders, old_code
+from isaacgym_mujoco.old_code import Completion, old_code
 from isaacgym_mujoco.on_cpu import remedy
 
 log = logging.getLogger(__name__)
@@ -34,16 +34,16 @@ _logged: list[bool] = []  # not empty: the origin of isaacgym was logged
 
 
 @contextlib.contextmanager
-def isaac_imports(*folders: Path) -> Iterator[None]:
+def isaac_imports(*folders: Path) -> Iterator[io.StringIO]:
     """Make ``isaacgym``, old names and the packages in ``folders`` importable inside the block.
 
-    Output of the code is logged at level DEBUG.
+    Output of the code goes to the stream that the block gets, and is logged at level DEBUG.
     """
-    with _lock, _own_modules(), _own_isaacgym(), old_code(), _without_rsl_rl(), _quiet():
+    with _lock, _own_modules(), _own_isaacgym(), old_code(), _completed_rsl_rl(), _quiet() as printed:
         before = list(sys.path)
         sys.path[:0] = [str(folder) for folder in folders]
         try:
-            yield
+            yield printed
         finally:
             sys.path[:] = before
             _kept.update({name: module for name, module in sys.modules.items() if _covered(name)})
@@ -85,12 +85,12 @@ def _own_isaacgym() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Iterator[io.StringIO]:
     printed = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             warnings.simplefilter("ignore")
-            yield
+            yield printed
     finally:
         if printed.getvalue():
             log.debug("%s", printed.getvalue())
@@ -101,20 +101,12 @@ def _covered(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _without_rsl_rl() -> Iterator[None]:
-    """Provide placeholders for the trainer that legged_gym imports, if it is missing; nothing here calls it.
+def _completed_rsl_rl() -> Iterator[None]:
+    """Provide placeholders for what legged_gym imports of its trainer and is not installed; nothing here calls it.
 
-    A folder named rsl_rl, such as a clone of its repository in the current folder, is importable, but has no modules.
+    Forks bring an rsl_rl with modules and classes of their own, and PyPI's rsl-rl-lib has other ones.
     """
-    if "rsl_rl" in sys.modules:
-        file = getattr(sys.modules["rsl_rl"], "__file__", None)
-    else:
-        spec = importlib.util.find_spec("rsl_rl")
-        file = None if spec is None else spec.origin
-    if file is not None:
-        yield
-        return
-    finder = Placeholders(["rsl_rl"])
+    finder = Completion("rsl_rl")
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -181,8 +173,14 @@ _REPOSITORIES = {
 }
 
 
-def one_line(error: BaseException, folder: Path | None = None) -> str:
-    """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``."""
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours of a terminal
+
+
+def one_line(error: BaseException, folder: Path | None = None, printed: str = "") -> str:
+    """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``.
+
+    Code that called ``exit`` said why in the last line that it ``printed``.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     packages = {Path(str(module.__file__)).resolve().parent for module in (envcoder_bench, isaacgym_mujoco)}
     outside = [f for f in frames if packages.isdisjoint(Path(f.filename).resolve().parents)]
@@ -192,6 +190,9 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
     where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
     if isinstance(error, SyntaxError):
         where = f"{error.filename}:{error.lineno}: "
+    if isinstance(error, SystemExit):
+        last = _ESCAPES.sub("", printed).strip().splitlines()[-1:]
+        return f"{where}its code called exit({error.code})" + "".join(f" after it printed: {line}" for line in last)
     text = str(error)
     script = re.findall(r'File "([^"]+)", line (\d+)', text) if "TorchScript interpreter" in text else []
     if script:  # the message has a traceback of its own, and ends with the reason

@@ -95,6 +95,12 @@ class IsaacTask(Task):
         self._resets = Resets(self.source, self.driver, self.scene, self._draws, unmasked, self._randomizer)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
+        # what the task's own observation read in the last step, without what the step returns
+        returned = self.driver.moments.results
+        self._results = [key for key, slot in self.keys.items() if slot[0] == TERMS or slot[0] in returned]
+        self._observed = {key: x.clone() for key, x in self._live_tensors().items() if key not in self._results}
+        self._begun_since: Tensor | None = None  # environments whose episode began since the step
+        self.driver.moments.watch(self._sync, self._note_observed)
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         constants = tensors.constants_of(self.isaac, 0)
         self.constants = {key: constants[key] for key in facts.constant_names if key in constants}
@@ -138,10 +144,19 @@ class IsaacTask(Task):
         live = self.scene.read()
         tensors.copy_all([self.state[key] for key in live], list(live.values()))
 
+    def _note_observed(self) -> None:
+        """Copy what the task and the scene are now to ``_observed``."""
+        live = self._live_tensors()
+        keys = [key for key in self._observed if key in live]
+        tensors.copy_all([self._observed[key] for key in keys], [live[key] for key in keys])
+
+    def _live_tensors(self) -> dict[str, Tensor]:
+        return {**self._mirror.live(), **self.scene.read()}
+
     @property
     def bytes_per_env(self) -> int:
         storages = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
-        return ENV_BYTES + 3 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
+        return ENV_BYTES + 4 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
 
     def pose_source(self) -> PoseSource | None:
         source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
@@ -167,6 +182,8 @@ class IsaacTask(Task):
             tensors.make_alike(self.isaac, self.rows, self.histories, groups.lanes)
             self.driver.place(groups.lanes)
             self.scene.make_alike(groups.lanes)
+            self._sync()
+            self._note_observed()
             self._first = self.get_state()
         if self._randomizer is not None:
             self._randomizer.attach(groups.seeds, groups.lanes)
@@ -210,13 +227,17 @@ class IsaacTask(Task):
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         self._progress += 1
-        self._sync()
+        self._mirror.sync(self._results)
         self.state["reset_buf"].copy_(ends)
         torch.logical_or(self._gym.blown, self._not_finite(), out=self.unstable)  # type: ignore[arg-type]
 
     def _not_finite(self) -> Tensor:
-        rows = [self.state[key] for key in ("root_states", "dof_pos", "dof_vel") if key in self.state]
+        live = self.scene.read()
+        rows = [live[key] for key in ("root_states", "dof_pos", "dof_vel") if key in live]
         return ~torch.isfinite(torch.cat([self.isaac.rew_buf.view(self.num_envs, -1), *rows], dim=1)).all(dim=1)
+
+    def finish_step(self) -> None:
+        self._sync()
 
     # episodes
 
@@ -231,6 +252,7 @@ class IsaacTask(Task):
         self._resets.begin(mask, env_ids, self.step_count)
         self._progress.masked_fill_(mask, 0)
         self._sync()
+        self._begun_since = self._begun
         self.state["reset_buf"].masked_fill_(mask, 0)
         self._scoring.forget(mask)
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
@@ -253,6 +275,15 @@ class IsaacTask(Task):
             chosen = mask & self._groups.goals
             if self._aims and self._resets.overwrite("goal", chosen, lambda: self._write_goals(chosen, goal)):
                 self._sync()
+
+    def settle(self) -> None:
+        """Show every environment what its observation reads, whatever other environments did since the step."""
+        if self._begun_since is not None:
+            for key, x in self._observed.items():
+                rows = self._begun_since.view(-1, *[1] * (x.dim() - 1))
+                torch.where(rows, self.state[key], x, out=x)
+            self._begun_since = None
+        tensors.copy_all([self.state[key] for key in self._observed], list(self._observed.values()))
 
     def _write_goals(self, mask: Tensor, goal: dict[str, Tensor]) -> None:
         """Set goals where ``mask`` is True."""
@@ -292,6 +323,7 @@ class IsaacTask(Task):
         for kind, live in self._live.items():
             for key, x in live.items():
                 x.copy_(state[f"{kind}.{key}"])
+        tensors.copy_all(list(self._observed.values()), [self.state[key] for key in self._observed])
         self._progress.copy_(state["progress"])
 
     def restart(self) -> None:

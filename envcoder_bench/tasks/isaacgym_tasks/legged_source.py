@@ -35,12 +35,11 @@ def legged_gym_source(address: str, name: str) -> Source:
     package = fork or "legged_gym"
     folder = checkout(package, "LEGGED_GYM_PATH", address)
     folders = () if folder is None else (folder,)
-    with isaac_imports(*folders), settings_kept():
+    with isaac_imports(*folders) as printed, settings_kept():
         try:
             importlib.import_module(f"{package}.envs")  # registers the tasks; its circular imports require it first
-            helpers = _helpers(package)
             registry: Any = _module(package, "task_registry").task_registry
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             hint = ""
             if (
                 folder is not None
@@ -48,7 +47,13 @@ def legged_gym_source(address: str, name: str) -> Source:
                 and (folder / package / str(error.name)).is_dir()
             ):
                 hint = f"; {folder / package} is no package: name the file of a task, --task FILE.py:CLASS"
-            raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}{hint}") from error
+            reason = one_line(error, printed=printed.getvalue())
+            raise ValueError(f"--task {address}: {package} cannot be imported: {reason}{hint}") from error
+        if not registry.task_classes:
+            raise ValueError(
+                f"--task {address}: {package} registers no task when it is imported, but in a function that its script"
+                " calls: give --task FILE.py:CLASS, a file that defines or imports the task's class and its config"
+            )
         task_class = pick(registry.task_classes, name, package)
         parameters = inspect.signature(task_class).parameters
         if "gym" in parameters:  # it gets a simulation, which its registry makes
@@ -66,11 +71,11 @@ def legged_gym_source(address: str, name: str) -> Source:
             if added:
                 text = ", ".join(added[:5]) + (f" and {len(added) - 5} more" if len(added) > 5 else "")
                 log.warning("%s: keys that the config of %s does not have were added: %s", yaml, name, text)
-        config = _plain(helpers.class_to_dict(defaults))
+        config = _plain(class_to_dict(defaults))
         learning = getattr(registry, "train_cfgs", {}).get(name)  # some forks register none
-        train = _plain(helpers.class_to_dict(learning)) if learning is not None else {}
+        train = _plain(class_to_dict(learning)) if learning is not None else {}
         file = Path(inspect.getfile(task_class)).resolve()
-    construct = _legged(task_class, defaults, helpers)
+    construct = _legged(task_class, defaults)
     return Source(address, f"legged_gym_{name}", task_class, config, rsl_rl_train(train), file, folders, construct)
 
 
@@ -85,37 +90,16 @@ def legged_file_source(
     chosen = f"{name}Cfg" if f"{name}Cfg" in configs else own_names[0] if len(own_names) == 1 else None
     if chosen is None:
         raise ValueError(
-            f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg; a task that its checkout"
-            " registers is --task legged_gym:NAME with LEGGED_GYM_PATH=CHECKOUT"
+            f"--task {path}:{name} needs its config in the same file, defined or imported: a class named {name}Cfg; a"
+            " task that its checkout registers is --task legged_gym:NAME with LEGGED_GYM_PATH=CHECKOUT"
         )
-    # the package that its base class is from has the helpers
-    homes = [cls.__module__.partition(".")[0] for cls in task_class.__mro__ if cls.__name__ == "BaseTask"]
-    package = homes[0] if homes else "legged_gym"
-    with isaac_imports(*folders):
-        try:
-            helpers = _helpers(package)
-        except ImportError as error:
-            raise ValueError(f"--task {path}:{name} needs {package}.utils.helpers of legged_gym: {error}") from error
     # its config as numbers, and how a task is made of it
     defaults = configs[chosen]()
     if config is not None:
         _update(defaults, read_yaml(config_file(path, name, config)))
-    values, mark = _plain(helpers.class_to_dict(defaults)), "" if config is None else CONFIG_MARK + config
-    construct = _legged(task_class, defaults, helpers)
+    values, mark = _plain(class_to_dict(defaults)), "" if config is None else CONFIG_MARK + config
+    construct = _legged(task_class, defaults)
     return Source(f"{path}:{name}{mark}", name, task_class, values, None, path, folders, construct)
-
-
-def _helpers(package: str) -> Any:
-    """Import the helpers of a package, or those beside it, as in forks whose folders envs and utils are on top."""
-    try:
-        return _module(package, "helpers")
-    except ModuleNotFoundError as error:
-        if error.name != f"{package}.utils":
-            raise
-        try:
-            return importlib.import_module("utils.helpers")
-        except ModuleNotFoundError as second:
-            raise (error if second.name == "utils" else second) from None
 
 
 def _module(package: str, name: str) -> Any:
@@ -130,24 +114,30 @@ def _module(package: str, name: str) -> Any:
         return importlib.import_module(f"{package}.{files[0].parent.name}.{name}")
 
 
-def _legged(task_class: Any, defaults: Any, helpers: Any) -> Callable[[Config, int, str], Any]:
+def _legged(task_class: Any, defaults: Any) -> Callable[[Config, int, str], Any]:
     """Return a function that constructs a LeggedRobot from a config, a number of environments and a torch device."""
 
     def construct(config: Config, num_envs: int, device: str) -> Any:
-        from isaacgym import gymapi  # type: ignore[import-not-found]
-
-        class Arguments:
-            physics_engine, num_threads, subscenes = gymapi.SIM_PHYSX, 0, 0
-            use_gpu = use_gpu_pipeline = device.startswith("cuda")
-            headless = True
+        from isaacgym import gymapi, gymutil  # type: ignore[import-not-found]
 
         env_cfg = _instance(type(defaults), defaults)
         _update(env_cfg, config)
         env_cfg.env.num_envs = num_envs
-        params = helpers.parse_sim_params(Arguments, {"sim": helpers.class_to_dict(env_cfg.sim)})
+        params = gymapi.SimParams()
+        params.use_gpu_pipeline = params.physx.use_gpu = device.startswith("cuda")
+        gymutil.parse_sim_config(class_to_dict(env_cfg.sim), params)
         return task_class(env_cfg, params, gymapi.SIM_PHYSX, device, True)
 
     return construct
+
+
+def class_to_dict(node: Any) -> Any:
+    """Convert a config of nested classes to dicts, as the function of legged_gym with this name does."""
+    if isinstance(node, list):
+        return [class_to_dict(entry) for entry in node]
+    if not hasattr(node, "__dict__") or hasattr(node, "tolist"):
+        return node
+    return {key: class_to_dict(getattr(node, key)) for key in dir(node) if not key.startswith("_")}
 
 
 def _instance(cls: type, defaults: Any) -> Any:

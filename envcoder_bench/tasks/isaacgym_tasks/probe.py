@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.stream import seeded
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS, make_driver
@@ -50,8 +51,7 @@ def probe(source: Source, config: Config) -> Facts:
         driver = make_driver(task, gym)
         driver.terms.on_trial = True
         scene = Scene(gym, task.sim, NUM_ENVS)
-        with old_calls(), torch.random.fork_rng():
-            torch.manual_seed(0)
+        with old_calls(), seeded(0):
             driver.first()
             before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)
             for step in range(3):

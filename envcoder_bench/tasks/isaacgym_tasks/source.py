@@ -58,14 +58,13 @@ class Source:
 
     def make(self, config: Config, num_envs: int, device: str) -> Any:
         """Construct the task. Any exception of its code is raised as a ValueError of one line with the place."""
-        with isaac_imports(*self.folders), settings_kept(), self.around():
+        with isaac_imports(*self.folders) as printed, settings_kept(), self.around():
             _forget_simulation(self.task_class)
             try:
                 return self.construct(copy.deepcopy(config), num_envs, device)
-            except Exception as error:
-                raise ValueError(f"{self.address} cannot be built: {one_line(error, self.file.parent)}") from error
-            except SystemExit as error:
-                raise ValueError(f"{self.address} cannot be built: its code called exit({error.code})") from error
+            except (Exception, SystemExit) as error:
+                reason = one_line(error, self.file.parent, printed.getvalue())
+                raise ValueError(f"{self.address} cannot be built: {reason}") from error
 
     @contextlib.contextmanager
     def running_code(self) -> Iterator[None]:
@@ -185,16 +184,18 @@ def group_weights(config: Config) -> list[float]:
 
 
 def read_yaml(file: Path) -> Config:
-    """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults.
+    """Read a task's YAML; replace references to the main config by the values of ``cfg/config.yaml``.
 
-    Files in its ``defaults`` are merged, from its folder and those in it.
+    That is the file above the folder ``task`` of the YAML; without it, references get IsaacGymEnvs' defaults. Files in
+    the YAML's ``defaults`` are merged, from its folder and those in it.
 
     Raises:
         ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
     """
-    merged = _merged(file)
+    merged, main = _merged(file), _main_config(file)
     with faults_of(file), bounded_references():
-        content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(merged)), resolve=True)
+        replaced = OmegaConf.create(_without_references(merged, main))
+        content: Any = OmegaConf.to_container(replaced, resolve=True)
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{file} is no YAML with keys and values")
     return content
@@ -238,20 +239,37 @@ def _has_nameless(value: Any) -> bool:
 
 
 _MAIN_CONFIG = {
-    "physics_engine": "physx", "num_threads": 4, "solver_type": 1, "num_subscenes": 4, "pipeline": False,
-    "sim_device": "cpu", "seed": 42,
+    "physics_engine": "physx", "num_threads": 4, "solver_type": 1, "num_subscenes": 4, "seed": 42,
 }  # fmt: skip
+_HERE = {"pipeline": False, "sim_device": "cpu"}  # whatever the file says: the run chooses the device
 
 
-def _without_references(value: Any) -> Any:
+def _main_config(file: Path) -> Config:
+    """Return the values of the main config of a task's YAML, with IsaacGymEnvs' defaults."""
+    path = file.parent.parent / "config.yaml"
+    content: Any = {}
+    if file.parent.name == "task" and path.is_file():
+        with faults_of(path):
+            content = OmegaConf.to_container(OmegaConf.load(path))
+    items = content.items() if isinstance(content, dict) else ()
+    values = {key: x for key, x in items if isinstance(x, (str, int, float)) and "${" not in str(x)}
+    return {**_MAIN_CONFIG, **values, **_HERE}
+
+
+def _without_references(value: Any, main: Config) -> Any:
     if isinstance(value, dict):
-        return {key: _without_references(one) for key, one in value.items()}
+        return {key: _without_references(one, main) for key, one in value.items()}
     if isinstance(value, list):
-        return [_without_references(one) for one in value]
+        return [_without_references(one, main) for one in value]
     if not isinstance(value, str) or "${" not in value:
         return value
     value = value.replace("${hydra:runtime.cwd}", str(Path.cwd()))
     match = re.fullmatch(r"\$\{resolve_default:([^,{}]*),.*\}", value)
     if match:
         return OmegaConf.create(f"x: {match.group(1)}").x
-    return next((default for name, default in _MAIN_CONFIG.items() if re.search(rf"\.{name}\b", value)), value)
+    # a key of the main config has nothing but dots before it; those that resolvers of IsaacGymEnvs ask for are known
+    match = re.fullmatch(r"\$\{\.{2,}(\w+)\}", value)
+    if match and match.group(1) in main:
+        return main[match.group(1)]
+    known = (*_MAIN_CONFIG, *_HERE)
+    return next((main[name] for name in known if re.search(rf"\.{name}\b", value)), value)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -262,10 +262,10 @@ def numbers_of(task: Any) -> dict[str, Any]:
 
 
 class Mirror:
-    """The state's tensors of a task: views of the task's tensors where these are contiguous, else copies.
+    """The state's tensors of a task: copies of the task's tensors, which the task may write or replace in a step.
 
-    A task may replace its tensors in a step; ``sync`` copies from the new ones. Tensors that the task keeps on the CPU,
-    as legged_gym's frictions, are copied only after a change, because a copy to a CUDA device waits.
+    Tensors that the task keeps on the CPU, as legged_gym's frictions, are copied only after a change, because a copy to
+    a CUDA device waits.
 
     Args:
         task: the task.
@@ -293,7 +293,7 @@ class Mirror:
                 )
             if tensor is None:  # the task makes it in a step
                 tensor = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)
-            self.state[key] = tensor.contiguous().to(device)
+            self.state[key] = tensor.detach().to(device, copy=True, memory_format=torch.contiguous_format)
 
     def row(self, slot: Slot) -> Tensor | None:
         """Return the task's tensor of a slot as ``(num_envs, ...)``; None if it has another size, or is missing."""
@@ -302,12 +302,19 @@ class Mirror:
             return None
         return view(x, row, self._num_envs)
 
-    def sync(self) -> None:
-        """Copy tensors of the task that are not views of the state."""
+    def live(self) -> dict[str, Tensor]:
+        """Return the task's present tensors by the keys of the state, without those that it keeps on another device."""
+        rows = {key: self.row(slot) for key, slot in self._keys.items()}
+        return {key: x for key, x in rows.items() if x is not None and x.device == self.state[key].device}
+
+    def sync(self, keys: Collection[str] | None = None) -> None:
+        """Copy the task's tensors to the state, those of ``keys`` or all."""
         targets, sources = [], []
         for key, slot in self._keys.items():
+            if keys is not None and key not in keys:
+                continue
             tensor, kept = self.row(slot), self.state[key]
-            if tensor is None or tensor.data_ptr() == kept.data_ptr():
+            if tensor is None:
                 continue
             if tensor.device != kept.device:
                 source, version = self._copied.get(key, (None, 0))

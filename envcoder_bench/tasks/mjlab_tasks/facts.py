@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
@@ -17,6 +18,7 @@ class Facts:
     Attributes:
         source: the task in mjlab's registry.
         measure: the kind of fitness, see ``fitness.py``.
+        train: its settings of PPO, in the schema of rl_games.
         obs_sets: the groups of observations that the actor, and the critic, read, side by side.
         widths: columns of the buffers of observations by group, and of reward terms.
         own_widths: columns of the registered observations.
@@ -27,6 +29,7 @@ class Facts:
 
     source: Source
     measure: Measure
+    train: Mapping[str, Any]
     obs_sets: Mapping[str, tuple[str, ...]]
     widths: Mapping[str, int]
     own_widths: Mapping[str, int] = field(default_factory=dict)

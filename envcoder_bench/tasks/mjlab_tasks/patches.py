@@ -24,6 +24,7 @@ from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
 from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.source import shared_by_groups
 from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 
 if TYPE_CHECKING:
@@ -318,6 +319,9 @@ class MjlabSections:
             return {}, {}
         base = self._facts.source.env_cfg()
         configs = patched(base, [patches], self._facts.obs_sets["actor"][0])
+        if (shared := shared_by_groups(configs[0])) is not None:
+            section, name, what, remedy = shared
+            raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
         names, widths = list(configs[0].rewards), dict(self._facts.own_widths)
         if not only_weights(patches) or changes_terms(base.curriculum):
             names, widths = self.tried(patches)

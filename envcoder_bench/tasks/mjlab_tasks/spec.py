@@ -16,7 +16,7 @@ from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
-from envcoder_bench.tasks.mjlab_tasks.source import causes, described, find_source, quiet, refuse_unsupported
+from envcoder_bench.tasks.mjlab_tasks.source import Source, causes, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.tasks.mjlab_tasks.words import notes_of
 from envcoder_bench.tasks.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, MAX_EPISODE_LENGTH
@@ -87,8 +87,8 @@ def facts_of(task: str) -> Facts:
     with quiet():
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
-        obs_sets = source.obs_sets(cfg.observations)
-        facts = Facts(source, measure_of(cfg), obs_sets, {**dict.fromkeys(obs_sets, 4096), "terms": 512})
+        obs_sets, train = source.obs_sets(cfg.observations), _train(source, cfg.is_finite_horizon)
+        facts = Facts(source, measure_of(cfg), train, obs_sets, {**dict.fromkeys(obs_sets, 4096), "terms": 512})
         try:
             try:
                 trial = MjlabTask(facts, {}, 2, "cpu")
@@ -138,14 +138,18 @@ def _write(folder: Path, facts: Facts) -> None:
         f"{HUMAN}.py": _HUMAN.format(address=source.address, weights=weights) + text,
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
-        "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),
+        "train.yaml": yaml.safe_dump(facts.train, sort_keys=False),
     }
     for name, content in files.items():
         write_shared(folder / name, content)
 
 
-def _train(runner: Any, finite: bool) -> dict[str, Any]:
+def _train(source: Source, finite: bool) -> dict[str, Any]:
     """Return mjlab's PPO settings in the schema of rl_games; ``finite``: a time-out ends the task itself."""
-    settings = rsl_rl_params(asdict(runner))
+    runner = source.rl_cfg()
+    try:
+        settings = rsl_rl_params(asdict(runner))
+    except ValueError as error:
+        raise ValueError(f"{source.address}: {error}") from None
     settings["params"]["config"]["value_bootstrap"] = not finite
     return settings

@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from isaacgym_mujoco.api.params import AssetOptions, DofType, ForceSensorProperties, tell_ignored
+from isaacgym_mujoco.api.params import (
+    AssetOptions,
+    DofType,
+    ForceSensorPlace,
+    ForceSensorProperties,
+    tell_ignored,
+)
 from isaacgym_mujoco.api.properties import RigidShapeProperties, TendonProperties
 from isaacgym_mujoco.api.simulation import Simulation, copied
 from isaacgym_mujoco.api.transforms import Transform
@@ -31,13 +37,6 @@ def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonP
     names = ("limit_stiffness", "fixed_spring_rest_length", "lower_limit", "upper_limit")
     changed = [n for n in names if any(vars(a)[n] != vars(b)[n] for a, b in zip(new, old))]
     tell_ignored("TendonProperties", changed)
-
-
-def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
-    """Raise NotImplementedError for properties other than the default."""
-    for name, value in vars(properties or ForceSensorProperties()).items():
-        if value != ForceSensorProperties.DEFAULTS.get(name, value):
-            raise NotImplementedError(f"{method}: ForceSensorProperties.{name}={value} is not supported")
 
 
 class AssetMethods:
@@ -84,11 +83,10 @@ class AssetMethods:
     def create_asset_force_sensor(
         self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
     ) -> int:
-        """Add a sensor of the net force and torque on a body, for actors created later."""
-        check_force_sensor("create_asset_force_sensor", properties)
+        """Add a sensor of the force and torque on a body, for actors created later."""
         if not 0 <= body < len(asset.body_names):
             raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
-        asset.sensors.append((body, copy.deepcopy(pose)))
+        asset.sensors.append(ForceSensorPlace(*copy.deepcopy((body, pose, properties or ForceSensorProperties()))))
         return len(asset.sensors) - 1
 
 

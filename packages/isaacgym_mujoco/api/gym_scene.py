@@ -6,7 +6,7 @@ import time
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.gym_assets import check_force_sensor, find
+from isaacgym_mujoco.api.gym_assets import find
 from isaacgym_mujoco.api.params import (
     AXIS_ALL,
     AXIS_TRANSLATION,
@@ -16,6 +16,7 @@ from isaacgym_mujoco.api.params import (
     SIM_FLEX,
     SIM_PHYSX,
     AttractorProperties,
+    ForceSensorPlace,
     ForceSensorProperties,
     HeightFieldParams,
     PlaneParams,
@@ -167,11 +168,10 @@ class SceneMethods:
     def create_force_sensor(
         self, env: Env, body: int, pose: Transform, properties: ForceSensorProperties | None = None
     ) -> int:
-        """Add a sensor of the net force and torque on a body of the environment, after those of the assets."""
+        """Add a sensor of the force and torque on a body of the environment, after those of the assets."""
         env.sim.record("create_force_sensor")
-        check_force_sensor("create_force_sensor", properties)
         env.body(body)  # raises IndexError if there is none
-        env.force_sensors.append((body, copy.deepcopy(pose)))
+        env.force_sensors.append(ForceSensorPlace(*copy.deepcopy((body, pose, properties or ForceSensorProperties()))))
         return sum(len(actor.asset.sensors) for actor in env.actors) + len(env.force_sensors) - 1
 
     def get_actor_count(self, env: Env) -> int:

@@ -7,11 +7,11 @@ import inspect
 import logging
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 
-from isaacgym_mujoco.api.transforms import Transform, Vec3
+from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array
 
 SIM_FLEX, SIM_PHYSX = 0, 1
 UP_AXIS_Y, UP_AXIS_Z = 0, 1
@@ -273,6 +273,27 @@ class ForceSensorProperties(Params):
     enable_forward_dynamics_forces: bool = True
     enable_constraint_solver_forces: bool = True
     use_world_frame: bool = False
+
+
+class ForceSensorPlace(NamedTuple):
+    """Where a force sensor is, and what it reports."""
+
+    body: int
+    pose: Transform
+    properties: ForceSensorProperties
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """How much of the net force on the body, and of that of its contacts, it reports.
+
+        The contacts are what the solver of constraints adds; the rest of the net force is of forward dynamics.
+        """
+        forward = float(self.properties.enable_forward_dynamics_forces)
+        return forward, float(self.properties.enable_constraint_solver_forces) - forward
+
+    def numbers(self) -> tuple[Any, ...]:
+        """Return what must be equal for sensors that are alike."""
+        return (self.body, *pose_array(self.pose), *vars(self.properties).values())
 
 
 @_params

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
-from isaacgym_mujoco.api.params import AttractorProperties, PlaneParams, SimParams
+from isaacgym_mujoco.api.params import AttractorProperties, ForceSensorPlace, PlaneParams, SimParams
 from isaacgym_mujoco.api.properties import RigidBodyProperties
 from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
 from isaacgym_mujoco.assets.collisions import ROLL, SPIN
@@ -37,7 +37,7 @@ class Env:
     origin: Vec3
     actors: list[Actor] = field(default_factory=list)
     attractors: list[AttractorProperties] = field(default_factory=list)
-    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # in addition to those of the assets
+    force_sensors: list[ForceSensorPlace] = field(default_factory=list)  # in addition to those of the assets
 
     def first(self, parts: str, actor: int) -> int:
         """Return the index in the environment of an actor's first body or DOF, by ``body_names`` or ``dof_names``."""
@@ -223,7 +223,7 @@ class Simulation:
                 "environments need the same list of assets"
             )
         # environments may not differ in sensors and attractors
-        sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
+        sensors = [[sensor.numbers() for sensor in e.force_sensors] for e in (first, env)]
         if sensors[0] != sensors[1]:
             raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
         attractors = [[(a.rigid_handle, *a.offset.p) for a in e.attractors] for e in (first, env)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from isaacgym_mujoco.api.params import DOF_MODE_POS, AssetOptions, tell_ignored
+from isaacgym_mujoco.api.params import DOF_MODE_POS, AssetOptions, ForceSensorPlace, tell_ignored
 from isaacgym_mujoco.api.properties import (
     DEFAULT_VELOCITY,
     DOF_PROPERTIES,
@@ -21,7 +21,7 @@ from isaacgym_mujoco.api.properties import (
     TendonProperties,
     body_properties,
 )
-from isaacgym_mujoco.api.transforms import Transform, pose_array, pose_object
+from isaacgym_mujoco.api.transforms import Transform, pose_object
 from isaacgym_mujoco.assets import mjcf, urdf_spec
 from isaacgym_mujoco.assets.urdf import AssetError, Joint, Shape
 
@@ -42,14 +42,14 @@ class Asset:
         dof_properties: structured array, a row for each DOF.
         shapes: properties of the collision shapes, in the order of their bodies.
         shape_ranges: for each body, which of the shapes are its own.
-        sensors: body index and pose of each force sensor.
+        sensors: its force sensors.
     """
 
     def __init__(self, name: str, spec: mujoco.MjSpec, options: AssetOptions, joints: dict[str, Joint]) -> None:
         self.name, self.spec = name, spec
         self.options = copy.deepcopy(options)
         self.fixed = bool(options.fix_base_link)
-        self.sensors: list[tuple[int, Transform]] = []
+        self.sensors: list[ForceSensorPlace] = []
         self._bodies: list[RigidBodyProperties] | None = None
         tell_ignored("AssetOptions", options.ignored())
         try:
@@ -104,7 +104,7 @@ class Asset:
         m, o = self.model, self.options
         meshes = [m.mesh(int(d)).name if t == _MESH else "" for t, d in zip(m.geom_type, m.geom_dataid)]
         kinds = (m.body_parentid, m.geom_type, m.geom_bodyid, m.geom_contype, m.geom_conaffinity, m.jnt_type)
-        frames = [(body, tuple(pose_array(pose))) for body, pose in self.sensors]
+        frames = [sensor.numbers() for sensor in self.sensors]
         return (
             *(tuple(values.tolist()) for values in kinds),
             *(tuple(names) for names in (self.body_names, self.dof_names, self.tendon_names, meshes, frames)),

@@ -50,6 +50,7 @@ class CpuEngine(Engine):
         self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
         self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
         self._accelerations = np.zeros_like(self._sensors)
+        self._wrenches = np.zeros_like(self._sensors)  # of contacts, about the centre of mass; 0 where not needed
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -253,28 +254,41 @@ class CpuEngine(Engine):
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
 
     def _collect(self) -> None:
-        """Copy what only a substep computes: contacts, drive forces, accelerations."""
-        contacts = self._contacts[0].size
+        """Copy what only a substep computes: contacts, drive forces, accelerations, contact wrenches."""
+        contacts, accelerated = self._contacts[0].size, self._accelerations[0].size
         self._contacts[...] = -self._sensordata[:, :contacts].reshape(self._contacts.shape)
         self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
-        self._accelerations[...] = self._sensordata[:, contacts:].reshape(self._accelerations.shape)
+        accelerations, wrenches = np.split(self._sensordata[:, contacts:], [accelerated], axis=1)
+        self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
+        numbers = self._layout.contact_sensors
+        if numbers:
+            force, torque, place = np.split(wrenches.reshape(self.num_envs, len(numbers), 9), 3, axis=2)
+            centres = self._xipos[:, self._layout.bodies[[self._layout.sensors[k].body for k in numbers]]]
+            # MuJoCo reports what the body exerts
+            self._wrenches[:, numbers] = np.concatenate([-force, -torque - np.cross(place - centres, force)], axis=2)
 
     def _read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
         properties = self._properties
-        for number, (handle, sensor_pose) in enumerate(self._layout.sensors):
-            body, frame = self._layout.bodies[handle], pose_array(sensor_pose)
+        for number, sensor in enumerate(self._layout.sensors):
+            body, frame = self._layout.bodies[sensor.body], pose_array(sensor.pose)
             force = properties.mass[:, body, None] * self._accelerations[:, number, :3]
             turn = rotation_matrices(quat_multiply(self._xquat[:, body], properties.iquat[:, body]))  # principal axes
             spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
             change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
             inertia = properties.inertia[:, body]
             torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
+            net, contacts = sensor.weights
+            if contacts:
+                force = net * force + contacts * self._wrenches[:, number, :3]
+                torque = net * torque + contacts * self._wrenches[:, number, 3:]
             pose = rotation_matrices(self._xquat[:, body])
             origin = self._xpos[:, body] + pose @ frame[:3]
             torque += np.cross(self._xipos[:, body] - origin, force)
             axes = pose @ rotation_matrices(frame[None, 3:])[0]
+            if sensor.properties.use_world_frame:
+                axes = np.broadcast_to(np.eye(3), axes.shape)
             self._sensors[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
             self._sensors[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
 

@@ -110,7 +110,8 @@ class WarpEngine(Engine):
         for name in ("blown", "blow_ups", "overflows", "dof_forces", "contacts", "sensors"):
             tensor = getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
             setattr(self._results, name, wp.from_torch(tensor))
-        self._results.accelerations = wp.zeros((self.num_envs, len(layout.sensors)), dtype=wp.spatial_vector)
+        for name in ("accelerations", "wrenches"):
+            setattr(self._results, name, wp.zeros((self.num_envs, len(layout.sensors)), dtype=wp.spatial_vector))
         row_of_body = np.full(host.nbody, -1)
         row_of_body[layout.bodies] = np.arange(len(layout.bodies))
         self._contact_forces = ContactForces(self._model, data, row_of_body, self._results.contacts)
@@ -186,8 +187,15 @@ class WarpEngine(Engine):
         if last:
             if self._layout.sensors:
                 self._launch(kernels.read_accelerations, (len(self._layout.sensors),), *world, self._results)
-            if "contacts" in self._wanted:
+            if "contacts" in self._wanted or self._layout.contact_sensors:
                 self._contact_forces.update()
+            if self._layout.contact_sensors:
+                self._results.wrenches.zero_()
+                contact, wrench = self._data.contact, self._contact_forces.wrench
+                bodies = contact.geom, self._model.geom_bodyid
+                inputs = [self._data.nacon, contact.worldid, *bodies, contact.pos, wrench]
+                inputs += [self._kernel_layout, self._kernel_data, self._results]
+                wp.launch(kernels.add_contact_wrenches, dim=self._data.naconmax, inputs=inputs)
         self._launch(kernels.limit_velocities, (), *world, self._drives)
 
     def _derive(self) -> None:
@@ -339,8 +347,8 @@ def _layout_struct(layout: Layout, poses: np.ndarray) -> Any:
     """Return a layout, and the first state of its worlds, on Warp's device."""
     struct = kernels.Layout()
     places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
-    sensor_bodies = layout.bodies[[body for body, _ in layout.sensors]]
-    sensor_poses = np.array([pose_array(pose) for _, pose in layout.sensors]).reshape(-1, 7)
+    sensor_bodies = layout.bodies[[sensor.body for sensor in layout.sensors]]
+    sensor_poses = np.array([pose_array(sensor.pose) for sensor in layout.sensors]).reshape(-1, 7)
     qpos, mocap_pos, mocap_quat = first_state(layout, poses)
     integers = {"bodies": layout.bodies, "places": np.array(places, dtype=np.int32), "sensor_bodies": sensor_bodies}
     integers |= {name: getattr(layout, name) for name in ("dof_qpos", "dof_qvel", "dof_actors")}
@@ -352,6 +360,9 @@ def _layout_struct(layout: Layout, poses: np.ndarray) -> Any:
             setattr(struct, name, wp.array(values, dtype=dtype))
     struct.sensor_pos = wp.array(sensor_poses[:, :3], dtype=wp.vec3)
     struct.sensor_quat = wp.array(sensor_poses[:, 3:], dtype=wp.vec4)
+    struct.sensor_weights = wp.array([sensor.weights for sensor in layout.sensors], dtype=wp.vec2)
+    in_world = [sensor.properties.use_world_frame for sensor in layout.sensors]
+    struct.sensor_in_world = wp.array(in_world, dtype=wp.bool)
     struct.first_mocap_pos = wp.array(mocap_pos, dtype=wp.vec3, shape=mocap_pos.shape[:2])
     struct.first_mocap_quat = wp.array(mocap_quat, dtype=wp.quat, shape=mocap_quat.shape[:2])
     return struct

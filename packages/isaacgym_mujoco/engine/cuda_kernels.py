@@ -44,6 +44,8 @@ class Layout:
     sensor_bodies: wp.array[wp.int32]
     sensor_pos: wp.array[wp.vec3]
     sensor_quat: wp.array[wp.vec4]
+    sensor_weights: wp.array[wp.vec2]  # of the net force and of that of the contacts
+    sensor_in_world: wp.array[wp.bool]
     first_qpos: wp.array2d[wp.float32]
     first_mocap_pos: wp.array2d[wp.vec3]
     first_mocap_quat: wp.array2d[wp.quat]
@@ -119,6 +121,7 @@ class Results:
     dof_forces: wp.array2d[wp.float32]
     contacts: wp.array2d[wp.float32]
     accelerations: wp.array2d[wp.spatial_vector]
+    wrenches: wp.array2d[wp.spatial_vector]
     sensors: wp.array3d[wp.float32]
 
 
@@ -467,8 +470,39 @@ def read_accelerations(layout: Layout, model: Model, data: Data, results: Result
 
 
 @wp.kernel(enable_backward=False)
+def add_contact_wrenches(
+    nacon: wp.array[wp.int32],
+    worldid: wp.array[wp.int32],
+    geom: wp.array[wp.vec2i],
+    geom_bodyid: wp.array[wp.int32],
+    pos: wp.array[wp.vec3],
+    wrench: wp.array[wp.spatial_vector],
+    layout: Layout,
+    data: Data,
+    results: Results,
+):
+    """Add each contact's force, and its torque about the centre of mass, to sensors of its bodies.
+
+    It has one thread per contact, and must run right after a substep, as ``read_accelerations``.
+    """
+    contact = wp.tid()
+    if contact >= nacon[0]:
+        return
+    world = worldid[contact]
+    for side in range(2):
+        body = geom_bodyid[geom[contact][side]]
+        for sensor in range(layout.sensor_bodies.shape[0]):
+            if layout.sensor_bodies[sensor] == body:
+                sign = 2.0 * float(side) - 1.0
+                force = sign * wp.spatial_top(wrench[contact])
+                arm = pos[contact] - data.xipos[world, body]
+                torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(arm, force)
+                wp.atomic_add(results.wrenches, world, sensor, wp.spatial_vector(force, torque))
+
+
+@wp.kernel(enable_backward=False)
 def read_sensors(layout: Layout, model: Model, data: Data, results: Results):
-    """Compute the net force on a sensor's body and its torque about the sensor, in the sensor's frame."""
+    """Compute the force that a sensor reports and its torque about the sensor, in the sensor's or the world's frame."""
     world, sensor = wp.tid()
     body = layout.sensor_bodies[sensor]
     if results.blown[world]:
@@ -483,11 +517,16 @@ def read_sensors(layout: Layout, model: Model, data: Data, results: Results):
     spin = rotate(conjugate(axes), wp.spatial_top(data.cvel[world, body]))
     change = rotate(conjugate(axes), wp.spatial_top(acceleration))
     torque = rotate(axes, wp.cw_mul(moments, change) + wp.cross(spin, wp.cw_mul(moments, spin)))
+    weights = layout.sensor_weights[sensor]
+    if weights[1] != 0.0:
+        force = weights[0] * force + weights[1] * wp.spatial_top(results.wrenches[world, sensor])
+        torque = weights[0] * torque + weights[1] * wp.spatial_bottom(results.wrenches[world, sensor])
     origin = data.xpos[world, body] + rotate(pose, layout.sensor_pos[sensor])
     torque = torque + wp.cross(data.xipos[world, body] - origin, force)
-    frame = conjugate(multiply(pose, layout.sensor_quat[sensor]))
-    force = rotate(frame, force)
-    torque = rotate(frame, torque)
+    if not layout.sensor_in_world[sensor]:
+        frame = conjugate(multiply(pose, layout.sensor_quat[sensor]))
+        force = rotate(frame, force)
+        torque = rotate(frame, torque)
     for i in range(3):
         results.sensors[world, sensor, i] = force[i]
         results.sensors[world, sensor, 3 + i] = torque[i]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from isaacgym_mujoco.api.params import AssetOptions, AttractorProperties, PlaneParams, SimParams
+from isaacgym_mujoco.api.params import AssetOptions, AttractorProperties, ForceSensorPlace, PlaneParams, SimParams
 from isaacgym_mujoco.api.properties import MAX_FLOAT, RigidBodyProperties, RigidShapeProperties, TendonProperties
 from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
 from isaacgym_mujoco.assets import collisions as contacts
@@ -71,7 +71,7 @@ class Layout:
         places: one per actor.
         bodies: MuJoCo's ids of the environment's rigid bodies, in the order of the tensors.
         dof_qpos, dof_qvel, dof_joint: of each DOF, the addresses in qpos and qvel, and the joint.
-        sensors: of each force sensor, the index in ``bodies`` and the pose in the body's frame.
+        sensors: the force sensors; their bodies are indices in ``bodies``.
         max_velocity: of each actor's root, the largest linear and angular speed, m/s and rad/s.
         root_damping: of each actor's root, linear and angular rates, 1/s; 0 unless it is free and the only body.
         link_damping: the same rates of the bodies of the other actors, ``(num_bodies, 2)``; 0 where they are weak.
@@ -85,12 +85,17 @@ class Layout:
     dof_qpos: np.ndarray
     dof_qvel: np.ndarray
     dof_joint: np.ndarray
-    sensors: list[tuple[int, Transform]]
+    sensors: list[ForceSensorPlace]
     max_velocity: list[tuple[float, float]]
     root_damping: list[tuple[float, float]]
     link_damping: np.ndarray
     pairs: Pairs
     _structures: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    @property
+    def contact_sensors(self) -> list[int]:
+        """Numbers of the force sensors whose reading depends on the contacts by themselves."""
+        return [number for number, sensor in enumerate(self.sensors) if sensor.weights[1]]
 
     @property
     def dof_actors(self) -> np.ndarray:
@@ -122,7 +127,9 @@ def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
     return dofs
 
 
-_FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+_FIELDS = mujoco.mjtConDataField
+_FORCE = 1 << int(_FIELDS.mjCONDATA_FORCE)
+_WRENCH = sum(1 << int(field) for field in (_FIELDS.mjCONDATA_FORCE, _FIELDS.mjCONDATA_TORQUE, _FIELDS.mjCONDATA_POS))
 _NET_FORCE = 3  # MJCF's reduce="netforce"
 _BODY = mujoco.mjtObj.mjOBJ_BODY
 _SENSORS = mujoco.mjtSensor
@@ -134,7 +141,7 @@ def build_layout(
     params: SimParams,
     planes: list[PlaneParams],
     terrains: Sequence[Terrain] = (),
-    force_sensors: Sequence[tuple[int, Transform]] = (),
+    force_sensors: Sequence[ForceSensorPlace] = (),
 ) -> Layout:
     """Compile one environment.
 
@@ -195,22 +202,29 @@ def _world(params: SimParams) -> mujoco.MjSpec:
     return spec
 
 
-def _asset_sensors(actors: list[Actor]) -> list[tuple[int, Transform]]:
-    """Return body and pose of the force sensors of all assets; bodies are numbered in the environment."""
+def _asset_sensors(actors: list[Actor]) -> list[ForceSensorPlace]:
+    """Return the force sensors of all assets; bodies are numbered in the environment."""
     sensors, first = [], 0
     for actor in actors:
-        sensors += [(first + body, pose) for body, pose in actor.asset.sensors]
+        sensors += [sensor._replace(body=first + sensor.body) for sensor in actor.asset.sensors]
         first += len(actor.asset.body_names)
     return sensors
 
 
-def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[tuple[int, Transform]]) -> None:
-    """Add MuJoCo's sensors: contact forces of all bodies, then accelerations of those with force sensors."""
+def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace]) -> None:
+    """Add MuJoCo's sensors: contact forces of all bodies, then for force sensors accelerations and contact wrenches."""
+
+    def add_contact(body: str, fields: int) -> None:
+        spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=body, intprm=[fields, _NET_FORCE, 1])
+
     for name in bodies:
-        spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=name, intprm=[_FORCE, _NET_FORCE, 1])
-    for body, _ in sensors:
+        add_contact(name, _FORCE)
+    for sensor in sensors:
         for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):
-            spec.add_sensor(type=kind, objtype=_BODY, objname=bodies[body])
+            spec.add_sensor(type=kind, objtype=_BODY, objname=bodies[sensor.body])
+    for sensor in sensors:
+        if sensor.weights[1]:
+            add_contact(bodies[sensor.body], _WRENCH)
 
 
 def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:
@@ -311,7 +325,7 @@ def _set_ranges(model: mujoco.MjModel, actors: list[Actor]) -> None:
 
 
 def _describe(
-    model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams, pairs: Pairs
+    model: mujoco.MjModel, actors: list[Actor], sensors: list[ForceSensorPlace], params: SimParams, pairs: Pairs
 ) -> Layout:
     # where the bodies and joints of each actor are in the model; a fixed root is a mocap body
     places, bodies, joints = [], [], []

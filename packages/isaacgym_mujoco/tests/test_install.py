@@ -279,6 +279,29 @@ def test_tensors_saved_on_a_cuda_device_are_loaded_without_one(tmp_path, monkeyp
         torch.load(tmp_path / "policy.pt")
 
 
+class Settings:
+    """What a learner saved beside its weights."""
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_checkpoint_with_more_than_weights_loads_within_the_block(tmp_path, caplog, zipped):
+    """As rl_games' of 2022, with numbers of NumPy. torch 2.6 loads only weights unless told."""
+    file = tmp_path / "old.pth"
+    torch.save({"model": torch.ones(2), "settings": Settings()}, file, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(file)
+    with old_code.old_code():
+        assert isinstance(torch.load(file)["settings"], Settings) and "old.pth has more than weights" in caplog.text
+        with file.open("rb") as stream:
+            assert isinstance(torch.load(stream)["settings"], Settings)
+        with pytest.raises(pickle.UnpicklingError):
+            torch.load(file, weights_only=True)
+        with pytest.raises(FileNotFoundError):
+            torch.load(tmp_path / "absent.pth")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(file)
+
+
 def test_old_numpy_names_exist_only_within_the_block():
     before = set(np.__dict__)
     with pytest.raises(KeyError), old_code.old_code():

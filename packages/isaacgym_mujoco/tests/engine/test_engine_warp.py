@@ -35,11 +35,15 @@ DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "e
 
 
 def mixed_scene(tmp_path, num_envs=3):
-    """A free arm with drives and a sensor, a free box and a fixed one, on the ground."""
+    """A free arm with drives and a sensor, a free box with sensors of contacts and a fixed one, on the ground."""
     arm = load(tmp_path, ARM, linear_damping=1.5, angular_damping=6.0)
     if not arm.sensors:
         gym.create_asset_force_sensor(arm, 2, gymapi.Transform(gymapi.Vec3(0, 0, 0.1)))
     box = gym.create_box(None, 0.2, 0.2, 0.2, options(density=200.0))
+    of_contacts = gymapi.ForceSensorProperties()
+    of_contacts.enable_forward_dynamics_forces = False
+    for of_contacts.use_world_frame in (True, False):
+        gym.create_asset_force_sensor(box, 0, gymapi.Transform(gymapi.Vec3(0.3, 0, 0.1)), of_contacts)
     shelf = gym.create_box(None, 0.4, 0.4, 0.1, options(fix_base_link=True))
     places = ((arm, pose(0, 0, 0.5)), (box, pose(2, 0, 0.4)), (shelf, pose(2, 0, 0.1)))
     scene = Scene(*places, num_envs=num_envs, ground=True, dt=0.01, substeps=2, props=DRIVE)

@@ -6,7 +6,24 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, ENGINES, FREE_ARM, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose, slider
+from isaacgym_scene import (
+    ARM,
+    ENGINES,
+    FREE_ARM,
+    LOPSIDED,
+    PENDULUM,
+    SLIDER,
+    Scene,
+    ball,
+    box,
+    gym,
+    joint,
+    link,
+    load,
+    pose,
+    robot,
+    slider,
+)
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.api.torch_utils import quat_apply, quat_conjugate, quat_mul
@@ -255,6 +272,85 @@ def test_force_sensor_reads_the_net_force():
     scene.step(300)
     gym.refresh_force_sensor_tensor(scene.sim)
     assert sensors.abs().max() < 1e-2  # at rest
+
+
+README = {"enable_forward_dynamics_forces": False, "use_world_frame": True}  # what legged_gym's README recommends
+
+
+def sensor(asset, body=0, at=None, **values):
+    """Add a force sensor; ``values`` are its properties."""
+    properties = gymapi.ForceSensorProperties()
+    for name, value in values.items():
+        setattr(properties, name, value)
+    gym.create_asset_force_sensor(asset, body, at or gymapi.Transform(), properties)
+
+
+def sensed(scene, steps=1):
+    """Return the readings of the first environment's sensors after some steps."""
+    sensors = gym.acquire_force_sensor_tensor(scene.sim)
+    scene.step(steps)
+    gym.refresh_force_sensor_tensor(scene.sim)
+    return sensors[: len(sensors) // 2].cpu()
+
+
+def test_force_sensors_tell_contacts_from_gravity_in_a_stack():
+    lower, upper, turned = (box(density=density) for density in (100.0, 200.0, 300.0))
+    for asset in (lower, upper):
+        sensor(asset)
+        sensor(asset, **README)
+        sensor(asset, enable_constraint_solver_forces=False)
+        sensor(asset, enable_forward_dynamics_forces=False, enable_constraint_solver_forces=False)
+    scene = Scene((lower, pose(0, 0, 0.1)), (upper, pose(0, 0, 0.3)), (turned, pose(3, 0, 0.1)), ground=True, dt=0.01)
+    forces = sensed(scene, 300)[:, :3].view(2, 4, 3)
+    for body, weight in zip(forces, (100 * 0.2**3 * G, 200 * 0.2**3 * G)):
+        # the ground carries both boxes, the lower one carries the upper: what is left on each body is its weight
+        assert body[:, 2].tolist() == pytest.approx([0, weight, -weight, 0], abs=0.02)
+        assert body[:, :2].abs().max() < 0.02
+
+
+def test_force_sensors_report_contacts_about_their_place_in_the_frame_that_is_asked_for():
+    asset = box(density=100.0)
+    at = gymapi.Transform(gymapi.Vec3(0.3, 0, 0.1), gymapi.Quat.from_axis_angle(gymapi.Vec3(1, 0, 0), math.pi / 2))
+    sensor(asset, 0, at, **README)
+    sensor(asset, 0, at, enable_forward_dynamics_forces=False)
+    world, local = sensed(Scene((asset, pose(0, 0, 0.1)), ground=True, dt=0.01), 200)
+    weight = 100 * 0.2**3 * G
+    # the ground pushes below the centre, 0.3 m before the sensor: (-0.3, 0, z) x (0, 0, weight)
+    assert world.tolist() == pytest.approx([0, 0, weight, 0, 0.3 * weight, 0], abs=0.02)
+    # its y axis is the world's z, its z the world's -y
+    assert local.tolist() == pytest.approx([0, weight, 0, 0, 0, -0.3 * weight], abs=0.02)
+
+
+def test_force_sensors_of_a_pendulum_have_no_contacts(tmp_path):
+    asset = load(tmp_path, PENDULUM, fix_base_link=True)
+    for properties in ({}, {"enable_constraint_solver_forces": False}, README):
+        sensor(asset, 1, **properties)
+    scene = Scene((asset, pose(0, 0, 2)), dt=0.001)
+    scene.set_dofs(math.pi / 2)
+    net, forward, contacts = sensed(scene)
+    # released horizontally: a point of 2 kg at 0.5 m, and 0.001 kg m^2 of its own; about the hinge all is net force
+    angular = 2 * G * 0.5 / (2 * 0.5**2 + 0.001)
+    assert net[:3].norm().item() == pytest.approx(2 * 0.5 * angular, rel=1e-3)
+    assert torch.equal(net, forward) and not bool(contacts.any())
+
+
+FOOT = robot(
+    link("base", 3, [0.1] * 3, shape='box size="0.1 0.1 0.1"'),
+    link("foot", 0.5, [0.001] * 3, shape='box size="0.2 0.2 0.1"'),
+    joint("leg", "prismatic", "base", "foot", (0, 0, 1), (0, 0, -0.4), lower=-0.1, upper=0.1, effort=500, velocity=100),
+)
+
+
+def test_force_sensor_of_a_foot_carries_the_robot(tmp_path):
+    asset = load(tmp_path, FOOT)
+    sensor(asset, 1, **README)
+    sensor(asset, 1)
+    scene = Scene((asset, pose(0, 0, 0.5)), ground=True, dt=0.005, props=drive(gymapi.DOF_MODE_POS, stiffness=5e3))
+    contacts = gym.acquire_net_contact_force_tensor(scene.sim)
+    readme, net = sensed(scene, 600)
+    gym.refresh_net_contact_force_tensor(scene.sim)
+    assert readme[2].item() == pytest.approx(3.5 * G, rel=1e-3) and net.abs().max() < 0.02
+    assert readme[:3].tolist() == pytest.approx(contacts[1].tolist(), abs=1e-3)
 
 
 def test_jacobian_of_a_free_base_matches_finite_differences(tmp_path):

@@ -259,3 +259,37 @@ class Summer(Walker):
         self.rew_buf = upright + speed
         self.episode_sums["upright"] += upright
         self.episode_sums["speed"] += speed
+
+
+class Tracker(Walker):
+    """Has the order of legged_gym's step: end, reward, observation, and only then the last velocities and a push."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.last_dof_vel, self.scan = (torch.zeros(self.num_envs, 1) for _ in range(2))
+        self.air_time = torch.zeros(self.num_envs)
+
+    def post_physics_step(self):
+        self.gym.refresh_actor_root_state_tensor(self.sim)
+        self.episode_length_buf += 1
+        self.reset_buf = (self.dof_pos[:, 0].abs() > 0.6).long()
+        self.time_out_buf = self.episode_length_buf > self.max_episode_length
+        self.reset_buf |= self.time_out_buf.long()
+        self.compute_reward()
+        self.reset_idx(self.reset_buf.nonzero().flatten())
+        self.compute_observations()
+        self.last_dof_vel = self.dof_vel.clone()
+        self.torques[:] = -1.0
+
+    def compute_reward(self):
+        self.rew_buf[:] = torch.square(self.last_dof_vel - self.dof_vel).sum(dim=1) + self.air_time + self.torques[:, 0]
+        self.air_time += self.dt
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        if len(env_ids):
+            self.last_dof_vel[env_ids], self.air_time[env_ids] = 0.0, 0.0
+
+    def compute_observations(self):
+        self.scan = self.dof_pos + 1.0
+        self.obs_buf = torch.cat((self.last_dof_vel, self.scan, self.air_time.unsqueeze(1), self.dof_vel), dim=1)
