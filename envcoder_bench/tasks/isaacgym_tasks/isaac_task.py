@@ -54,13 +54,7 @@ class IsaacTask(Task):
     fitness_meaning = ""
 
     def __init__(
-        self,
-        source: Source,
-        fitness: Fitness | None,
-        facts: Facts,
-        cfg: Mapping[str, Any],
-        num_envs: int,
-        device: str,
+        self, source: Source, fitness: Fitness | None, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str
     ) -> None:
         self.source, self.name, self.cfg = source, source.name, plain(cfg)
         self._take_facts(facts, fitness)
@@ -95,12 +89,7 @@ class IsaacTask(Task):
         self._resets = Resets(self.source, self.driver, self.scene, self._draws, unmasked, self._randomizer)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
-        # what the task's own observation read in the last step, without what the step returns
-        returned = self.driver.moments.results
-        self._results = [key for key, slot in self.keys.items() if slot[0] == TERMS or slot[0] in returned]
-        self._observed = {key: x.clone() for key, x in self._live_tensors().items() if key not in self._results}
-        self._begun_since: Tensor | None = None  # environments whose episode began since the step
-        self.driver.moments.watch(self._sync, self._note_observed)
+        self._watch_moments()
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         constants = tensors.constants_of(self.isaac, 0)
         self.constants = {key: constants[key] for key in facts.constant_names if key in constants}
@@ -123,6 +112,14 @@ class IsaacTask(Task):
         if fitness is not None and fitness.once:
             self.fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
         self.fields["max_episode_length"] = MAX_EPISODE_LENGTH
+
+    def _watch_moments(self) -> None:
+        """Keep what the task's own observation read in the last step, without what the step returns."""
+        returned = self.driver.moments.results
+        self._results = [key for key, slot in self.keys.items() if slot[0] == TERMS or slot[0] in returned]
+        self._observed = {key: x.clone() for key, x in self._live_tensors().items() if key not in self._results}
+        self._begun_since: Tensor | None = None  # environments whose episode began since the step
+        self.driver.moments.watch(self._sync, self._note_observed)
 
     def _take_properties(self) -> None:
         """Set what a task says of itself, from the simulation's actors and the task's code."""

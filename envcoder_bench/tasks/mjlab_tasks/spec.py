@@ -44,7 +44,7 @@ def compute_reward(score):
 def mjlab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     facts = facts_of(task)
-    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
+    from envcoder_bench.tasks.mjlab_tasks.sections import MjlabSections
 
     source, meaning = facts.source, facts.measure.meaning
     digest = hashlib.sha256(repr((source, source.version, facts.widths, meaning)).encode()).hexdigest()[:16]
@@ -81,7 +81,7 @@ def facts_of(task: str) -> Facts:
     from envcoder_bench.tasks.mjlab_tasks.fitness import measure_of
 
     source = find_source(task)
-    from envcoder_bench.tasks.mjlab_tasks.patches import SPARE_COLUMNS, SPARE_TERMS
+    from envcoder_bench.tasks.mjlab_tasks.sections import SPARE_COLUMNS, SPARE_TERMS
     from envcoder_bench.tasks.mjlab_tasks.task import MjlabTask
 
     with quiet():
@@ -124,7 +124,7 @@ def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:
 
 def _write(folder: Path, facts: Facts) -> None:
     """Write a task's folder: both baselines and the YAML files."""
-    from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
+    from envcoder_bench.tasks.mjlab_tasks.sections import functions_text
 
     source = facts.source
     cfg = source.env_cfg()

@@ -233,7 +233,7 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
 def test_observations_without_terms_are_named(kind):
-    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
+    from envcoder_bench.tasks.mjlab_tasks.sections import MjlabSections
 
     facts = facts_of(f"mjlab:{CARTPOLE}")
     terms = facts.source.env_cfg().observations[kind].terms
@@ -244,7 +244,7 @@ def test_observations_without_terms_are_named(kind):
 def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
     from mjlab.envs import mdp
 
-    from envcoder_bench.tasks.mjlab_tasks.patches import MjlabSections
+    from envcoder_bench.tasks.mjlab_tasks.sections import MjlabSections
 
     def mine(env, k=1.0):
         return torch.full((env.num_envs,), k)
