@@ -39,7 +39,7 @@ CANDIDATES = {
 }
 TINY = {
     "num_envs_per_candidate": 4, "learning_iterations": 4, "sim": "mujoco_cpu", "device": "cpu",
-    "overrides": ["evaluation.num_envs=2", "evaluation.points=2", "task.steps=12",
+    "overrides": ["evaluation.num_envs=2", "evaluation.points=4", "task.steps=12",
                   "train.params.network.mlp.units=[8]"],
 }  # fmt: skip
 
@@ -137,7 +137,9 @@ def test_run_is_resumed_extended_raced_exported_and_replayed(package):
             a, b = (Path(run) / "candidates" / name / file for run in ("whole", "parts"))
             assert a.read_bytes() == b.read_bytes()
     # a race
-    raced = evaluate("beads:Bead", CANDIDATES, output_dir="raced", race=True, **{"race.rungs": [2]}, **TINY)
+    raced = evaluate(
+        "beads:Bead", CANDIDATES, output_dir="raced", race=True, **{"race.rungs": [2], "race.keep": 0.5}, **TINY
+    )
     assert json.loads(Path("raced/summary.json").read_text())["race"] and raced.complete
     # export and replay
     exported = export_policy("whole", "c1", format="torchscript", output="robot")
