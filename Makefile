@@ -2,10 +2,11 @@
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make test-mjlab   what needs mjlab, with mjlab, in an environment of its own; a test that is skipped fails
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
-# make lock   write requirements.txt and requirements-test.txt again, with the hashes of all files; needs uv
+# make lock   write requirements.txt, requirements-test.txt and requirements-mjlab.txt again, with the hashes of all files; needs uv
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 LOCKED = --no-deps --require-hashes -r
 
-.PHONY: demo demo-auto test test-fast bench-check docs lint lock install clean
+.PHONY: demo demo-auto test test-fast test-mjlab bench-check docs lint lock install clean
 
 install: $(VENV)/installed
 
@@ -37,6 +38,14 @@ $(VENV)/tested: $(VENV)/installed requirements-test.txt
 	$(PIP) $(LOCKED) requirements-test.txt
 	@touch $@
 
+# mjlab, and what it needs besides. The packages of .venv follow on the path, those that are installed from this folder included
+$(VENV)-mjlab/installed: $(VENV)/tested requirements-mjlab.txt
+	$(PYTHON) -m venv $(VENV)-mjlab
+	$(VENV)-mjlab/bin/python -c 'import site; base, own = map(site.getsitepackages, (["$(abspath $(VENV))"], None)); \
+		open(f"{own[0]}/base.pth", "w").write(f"import site; site.addsitedir({base[0]!r})\n")'
+	$(VENV)-mjlab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-mjlab.txt
+	@touch $@
+
 # requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
 # build brings are not locked: see requirements-torch.txt
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
@@ -51,6 +60,13 @@ lock:
 		!skip' requirements.txt requirements-test.txt > requirements.new
 	echo elegantrl==0.3.6 | $(LOCK) --no-deps - >> requirements.new  # it requires gym[Box2D], which needs a compiler
 	mv requirements.new requirements-test.txt
+	cat requirements.txt requirements-test.txt > requirements-mjlab.txt  # uv keeps these versions where it can
+	$(LOCK) pyproject.toml --extra mjlab --output-file requirements-mjlab.txt
+	awk 'FILENAME != "requirements-mjlab.txt" { if (/^[a-z]/) have[$$1] = 1; next } \
+		/^[a-z]/ { skip = ($$1 in have) || /^(rsl-rl-lib|torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
+		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
+	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # which requires mujoco 3.11: docs/mjlab.md
+	mv requirements.new requirements-mjlab.txt
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -63,6 +79,10 @@ test: $(VENV)/tested
 
 test-fast: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-mjlab: $(VENV)-mjlab/installed
+	$(VENV)-mjlab/bin/python -m pytest -n $(JOBS) --dist worksteal --no-skips -m "not cuda" $(PYTEST_FLAGS) \
+		-k "mjlab or rsl_rl" tests/tasks/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests
@@ -80,4 +100,4 @@ lint: $(VENV)/tested
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs build dist
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab build dist
