@@ -20,6 +20,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths
+from envcoder_bench.trainers.ppo import hyperparameters
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.policy import policy_module
 
@@ -59,6 +60,10 @@ class ElegantPPO(Trainer):
         """Allocate a rollout: states, actions before tanh, log-probabilities, rewards, 1 where no episode ended."""
         shape = (self.horizon, self._layout.envs_per_group)
         return [torch.zeros(*shape, *rest, device=self._device) for rest in ((obs_dim,), (action_dim,), (), (), ())]
+
+    @classmethod
+    def keys(cls) -> Sequence[str]:
+        return hyperparameters.keys()  # of which ``elegantrl_config`` reads some
 
     @classmethod
     def check(cls, params: Params, num_envs: int) -> None:

@@ -15,7 +15,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import select as select_key
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, compose_config, find_task
+from envcoder_bench.run.config import compose_config, find_task, trainer_keys
 from envcoder_bench.run.config_checks import (
     check_deterministic,
     check_half_step,
@@ -161,7 +161,7 @@ def _warn_of_lost_numbers(source: CandidateSource, cfg: RunConfig) -> None:
     what = variant_of(source.source)
     for key, value in ({} if what is None else what.trainer_numbers).items():
         now = source.overrides.get(key, select_key(cfg.train, key.removeprefix(TRAIN)))
-        known = now is not None or key.removeprefix(TRAIN) in OPTIONAL_TRAIN_KEYS
+        known = now is not None or key.removeprefix(TRAIN) in trainer_keys(cfg.train)
         if known and now != value:
             words = setting_words({key: value})
             log.warning("%s: in its sweep it trained with %s; give that to this run, too", source.file, words)

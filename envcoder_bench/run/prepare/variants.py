@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS
+from envcoder_bench.run.config import trainer_keys
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -297,7 +297,7 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
         if not name.startswith(texts.TRAIN):
             continue
         usual = numbers.get(name)
-        every_key = (*dotted_keys(spec.config.train), *OPTIONAL_TRAIN_KEYS)
+        every_key = (*dotted_keys(spec.config.train), *trainer_keys(spec.config.train))
         # a key that the trainer lacks, that is of the whole run, or that something else sets
         keys = dict.fromkeys([*numbers, *(f"{texts.TRAIN}{key}" for key in every_key)])
         if name not in keys:
