@@ -18,6 +18,7 @@ from torch import Tensor
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths
 from envcoder_bench.trainers.ppo import hyperparameters
@@ -110,7 +111,7 @@ class ElegantPPO(Trainer):
         return self._layout.merge(taken)
 
     def _random(self, group: int, step: int) -> Any:
-        return stream.seeded(noise.stream_seed(self._seeds[group], step, noise.ACTION), self._device)
+        return stream.seeded(noise.stream_seed(self._seeds[group], step, Purpose.ACTION), self._device)
 
     def record(self, step: EnvStep) -> None:
         rewards, done = self._layout.split(step.reward), self._layout.split(step.done)

@@ -19,6 +19,7 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
@@ -488,7 +489,7 @@ def rollout(
     shape = (ENVS, env.actions.shape[1])
 
     def drawn(step: int) -> torch.Tensor:
-        return (2.0 * noise.uniform(seed, step, noise.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
+        return (2.0 * noise.uniform(seed, step, Purpose.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
 
     middle, parts = drawn(0), []
     for step in range(1, STEPS + 1):
