@@ -7,6 +7,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.noise import signed
 from envcoder_bench.core.purposes import STRIDE, place
 from isaacgym_mujoco.physics.warp_streams import warp_stream
 
@@ -80,7 +81,7 @@ def _launched(
     kernel: wp.Kernel, kind: torch.dtype, seeds: Tensor, step: int | Tensor, purpose: int, lanes: Tensor, columns: int
 ) -> Tensor:
     steps = wp.from_torch(step.reshape(1)) if isinstance(step, Tensor) else None
-    counter = place(purpose) + (0 if isinstance(step, Tensor) else step * STRIDE)
+    counter = place(purpose) if isinstance(step, Tensor) else signed(step * STRIDE + place(purpose))
     wp.init()  # a second call does nothing
     numbers = torch.empty(len(lanes), columns, dtype=kind, device=lanes.device)
     if numbers.numel():

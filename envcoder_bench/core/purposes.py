@@ -33,8 +33,8 @@ STRIDE = 16  # between the counters of two steps
 
 
 def place(purpose: int) -> int:
-    """Return what a purpose adds to ``STRIDE`` times the step, of up to 2**53.
+    """Return what a purpose adds to ``STRIDE`` times the step, an int64.
 
-    The first 16 purposes fit between two steps; the others are beyond the counters of all steps.
+    The first 16 purposes fit between two steps; the others are in the two highest bits, beyond steps of up to 2**58.
     """
-    return purpose % STRIDE + (purpose // STRIDE << 58)
+    return purpose % STRIDE + ((purpose // STRIDE << 62) ^ (1 << 63)) - (1 << 63)

@@ -43,7 +43,8 @@ def test_numbers_of_the_first_16_purposes_are_those_of_earlier_versions():
 
 
 def test_counters_of_all_purposes_differ_at_all_steps():
-    steps = [0, 1, 2, 1 << 20, noise.EVALUATION_STEP - 1, noise.EVALUATION_STEP, 1 << 53, -1]
+    last = 2 * noise.EVALUATION_STEP + (1 << 57)  # of the adapters
+    steps = [0, 1, 2, 1 << 20, noise.EVALUATION_STEP - 1, noise.EVALUATION_STEP, 1 << 53, 1 << 54, last]
     counters = {(step * STRIDE + place(purpose)) % (1 << 64) for step in steps for purpose in range(PURPOSES)}
     assert len(counters) == len(steps) * PURPOSES and max(Purpose) < 48 < PURPOSES
     rows = [noise.uniform(3, step, purpose, 1, 4) for step in steps for purpose in range(PURPOSES)]
@@ -89,7 +90,7 @@ def test_hash_implementations_give_the_same_numbers(seeds):
     generator = torch.Generator().manual_seed(0)
     seed = torch.randint(-(1 << 62), 1 << 62, (seeds, 1), generator=generator) * 2
     lanes, step = torch.randint(0, 1 << 20, (40,), generator=generator), noise.EVALUATION_STEP - 3
-    for at, purpose in itertools.product((step, -step, 0, -1), (GOAL, PURPOSES - 1)):
+    for at, purpose in itertools.product((step, -step, 0, 1 << 57), (GOAL, 17, 40, PURPOSES - 1)):
         numbers = noise.uniform(seed, at, purpose, lanes, 7)
         own = noise._hash_torch(seed, at, purpose, lanes, 7, torch.device("cpu"))
         assert torch.equal(noise._hash(seed, at, purpose, lanes, 7, torch.device("cpu")), own)  # numpy
