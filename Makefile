@@ -46,8 +46,8 @@ $(VENV)-mjlab/installed: $(VENV)/tested requirements-mjlab.txt
 	$(VENV)-mjlab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-mjlab.txt
 	@touch $@
 
-# requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
-# build brings are not locked: see requirements-torch.txt
+# requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides, requirements-mjlab.txt
+# mjlab with what it needs besides these; torch and what its CUDA build brings are not locked: see requirements-torch.txt
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
 
 lock:
@@ -65,7 +65,7 @@ lock:
 	awk 'FILENAME != "requirements-mjlab.txt" { if (/^[a-z]/) have[$$1] = 1; next } \
 		/^[a-z]/ { skip = ($$1 in have) || /^(rsl-rl-lib|torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
 		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
-	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # which requires mujoco 3.11: docs/mjlab.md
+	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
 	mv requirements.new requirements-mjlab.txt
 
 demo: install
