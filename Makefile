@@ -1,7 +1,7 @@
 # make demo   install, then rank shaping candidates for a cart-pole swing-up (2 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
-# make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make test-fast   install, then run the fast tests (about 2 minutes on 2 cores), for daily work
 # make test-mjlab   what needs mjlab, with mjlab, in an environment of its own; a test that is skipped fails
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails

@@ -1,6 +1,7 @@
 """What .ci/run covers: packages that tests may lack are installed there, and adapters that the README names are run."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -29,15 +30,21 @@ SECOND = locked("requirements-mjlab.txt")
 (SECOND_COMMAND,) = re.findall(r"^test-mjlab:.*\n\t(.*)", text_of("Makefile"), re.MULTILINE)
 
 
+@functools.cache
+def installed() -> dict[str, list[str]]:
+    """Return the distributions by their modules; that of rsl_rl may be missing."""
+    return {"rsl_rl": ["rsl-rl-lib"], **packages_distributions()}
+
+
 def skips(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each distribution without which tests of a file are skipped, with the test, or with "" for the file."""
-    names = {"rsl_rl": ["rsl-rl-lib"], **packages_distributions()}
-    for part in ast.parse(path.read_text(encoding="utf-8")).body:
+    text = path.read_text(encoding="utf-8")
+    for part in ast.parse(text).body if "importorskip(" in text else ():
         for node in ast.walk(part):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
                 module = ast.literal_eval(node.args[0]).partition(".")[0]
                 if module not in PRESENT:
-                    distribution = names.get(module, [module])[0].lower().replace("_", "-")
+                    distribution = installed().get(module, [module])[0].lower().replace("_", "-")
                     yield distribution, part.name if isinstance(part, ast.FunctionDef) else ""
 
 
