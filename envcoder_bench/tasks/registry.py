@@ -75,7 +75,7 @@ def find_spec(task: str) -> TaskSpec:
     if task in _found:
         known = _found[task]
         # a task from elsewhere may have been edited since: its name finds what its address does
-        return known if known.address == task else find_spec(known.address)
+        return known if known.source in (None, task) else find_spec(known.source)
     if task in _SHIPPED:
         _found[task] = _shipped(task)
         return _found[task]
