@@ -164,11 +164,13 @@ def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):
     assert "of a task named Pendulum: rename one of them" in refusal("Swing")
 
 
-def test_changed_files_are_reloaded(folder):
+@pytest.mark.parametrize("asked", ["pendulum", "Pendulum"])
+def test_changed_files_are_reloaded_by_folder_and_by_name(folder, asked):
     before = registry.find_spec("pendulum")
     keys = [cache.own_code()]
     change(folder / "task.py", "height of the rod's tip", "how high the tip is")
-    after = registry.find_spec("pendulum")
+    after = registry.find_spec(asked)
+    assert after is registry.find_spec("Pendulum") is registry.find_spec("pendulum")
     assert "how high" in after.fitness_meaning and after.digest != before.digest
     keys.append(cache.own_code())
     (folder / "shared.py").write_text("GAIN = 2.0\n", encoding="utf-8")
