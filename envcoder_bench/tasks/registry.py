@@ -63,6 +63,7 @@ def find_spec(task: str) -> TaskSpec:
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
     known = _by_address.get(task) or _by_address.get(os.path.abspath(task))
+    known = known and _by_address[known.address]  # the last one, by whichever address
     with restored_on_error():
         spec = known if known is not None and source.is_current(known) else _find_in(source, task)
         if spec.name in FOLDERS:
