@@ -11,7 +11,7 @@ import isaacgym_mujoco
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
+    *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "results", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "terrain", "sim", "compat", "core"),
 ]
 ENGINES = {"sim", "compat"}

@@ -2,14 +2,14 @@
 
 import math
 import re
-import textwrap
 from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
+from envcoder_bench.core.words import aligned, decimal_places, fixed, shorten, some, wrap
 from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties
-from envcoder_bench.report.ranking import Ranked, entrants
-from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.words import aligned, decimal_places, fixed, some
+from envcoder_bench.results.ranking import Ranked, entrants
+from envcoder_bench.results.rows import SKIPPED
+from envcoder_bench.results.statistics import half_width
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -144,11 +144,6 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
     return notes
 
 
-def half_width(mean: float, low: float, high: float) -> float:
-    """Return the longer half of an interval; NaN if there is none."""
-    return math.nan if math.isnan(low) or math.isnan(high) else max(mean - low, high - mean)
-
-
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
     """Format (mean, low, high) as aligned ``mean ± half width``, or ``mean [low, high]`` if an interval was cut by the
     bounds of the fitness; NaN as an empty string."""
@@ -165,24 +160,7 @@ def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
 
 
-def shorten(text: str, width: int) -> str:
-    """Shorten a text in its middle, because names often differ in their first or last letters."""
-    if len(text) <= width:
-        return text
-    if width < 2:
-        return text[:width]
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
-
-
 def split_place(error: str) -> tuple[str, str]:
     """Split ``FILE:LINE: MESSAGE`` into place and message; the place is empty if there is none."""
     match = re.match(r"(\S.*?:\d+): (.*)$", error)
     return (match.group(1), match.group(2)) if match else ("", error)
-
-
-def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
-    """Break a text into lines of at most ``width`` characters, but no words."""
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
-    )

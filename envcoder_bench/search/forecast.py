@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from envcoder_bench.report.progress import duration
+from envcoder_bench.core.words import duration
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.providers.base import Provider, Request

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import FAILED, Result
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import FAILED, Result
 
 HOSTILE = [
     "<script>window.hacked=1</script>",

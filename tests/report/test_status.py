@@ -7,7 +7,7 @@ import pytest
 from envcoder_bench.cli.console import Console
 from envcoder_bench.report.page import status
 from envcoder_bench.report.page.status import STATUS, Status, StatusPage, render_status
-from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.results.rows import Result, write_results
 
 
 def test_page_shows_progress_and_candidates_and_loads_itself_again():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import OK, Result
+from envcoder_bench.results.rows import OK, Result
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import (
     FORMAT,

@@ -9,7 +9,7 @@ import pytest
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import Result, read_results, write_results
+from envcoder_bench.results.rows import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunSpec

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcoder_bench.core.words import counted, decimal_places, fixed, number
 from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.tie_groups import letters
-from envcoder_bench.report.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.tie_groups import letters
 from envcoder_bench.tasks.base import HUMAN
 
 # title: kind, order of the first click; a column that is empty is left out

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
-from envcoder_bench.report.hacks import hacked
-from envcoder_bench.report.logs import read_curves, read_points
-from envcoder_bench.report.ranking import race_summary, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
-from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, write_results
+from envcoder_bench.results.csv_log import sort_rows
+from envcoder_bench.results.hacks import hacked
+from envcoder_bench.results.logs import read_curves, read_points
+from envcoder_bench.results.ranking import race_summary, summary, write_summary
+from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, write_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.ranked import rank_run, write_studies

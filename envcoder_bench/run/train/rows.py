@@ -8,12 +8,12 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
+from envcoder_bench.core.words import alone
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
 from envcoder_bench.env.trajectories import Recorder, Trajectories
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
-from envcoder_bench.report.statistics import success_interval
-from envcoder_bench.report.words import alone
+from envcoder_bench.results.logs import RunLogs
+from envcoder_bench.results.rows import FAILED, OK, RUNNING, Result
+from envcoder_bench.results.statistics import success_interval
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.checkpoint import GroupKey, packed
 from envcoder_bench.run.prepare.environments import build_env

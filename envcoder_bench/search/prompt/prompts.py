@@ -14,7 +14,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive

@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from envcoder_bench.report.ranking import entrants, rank, summary, write_summary
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
+from envcoder_bench.results.ranking import entrants, rank, summary, write_summary
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
 
 
 def ok(candidate, seed, fitness, **more):

@@ -11,9 +11,10 @@ import pytest
 from page_fakes import fake_page
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import line, sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
-from envcoder_bench.report.logs import (
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.results.csv_log import line, sort_rows
+from envcoder_bench.results.logs import (
     ComponentLog,
     ComponentStats,
     CurveLog,
@@ -26,7 +27,6 @@ from envcoder_bench.report.logs import (
     read_episodes,
     read_points,
 )
-from envcoder_bench.report.page.run import render_page
 
 CANDIDATES = ("001", 'comma, "quote"')
 KINDS = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.report.logs import Evaluation
+Evaluation = dict[tuple[str, int], tuple[float, ...]]  # the episodes' fitness by candidate and seed
 
 NAN = math.nan
 UNBOUNDED = (-math.inf, math.inf)
@@ -628,3 +628,8 @@ def rate_interval(successes: int, trials: int) -> tuple[float, float]:
         return 0.0, 1.0
     interval = binomtest(successes, trials).proportion_ci(method="wilson")
     return float(interval.low), float(interval.high)
+
+
+def half_width(mean: float, low: float, high: float) -> float:
+    """Return the longer half of an interval; NaN if there is none."""
+    return math.nan if math.isnan(low) or math.isnan(high) else max(mean - low, high - mean)

@@ -10,7 +10,7 @@ from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.report.csv_log import table_text
+from envcoder_bench.results.csv_log import table_text
 
 OK = "ok"
 RUNNING = "running"
@@ -41,7 +41,7 @@ class Result:
             room; if it is not 0, the row is not reliable.
         stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
         half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
-        hacked: why the candidate's policies are taken to exploit its reward, see ``report.hacks``; empty if not.
+        hacked: why the candidate's policies are taken to exploit its reward, see ``results.hacks``; empty if not.
     """
 
     candidate: str

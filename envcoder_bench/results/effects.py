@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.csv_log import table_text
-from envcoder_bench.report.logs import Evaluation, Point
-from envcoder_bench.report.results import NAN, Result
-from envcoder_bench.report.speed import steps_until, target_fitness
-from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm, mean_or_nan
+from envcoder_bench.results.csv_log import table_text
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import NAN, Result
+from envcoder_bench.results.speed import steps_until, target_fitness
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED

@@ -6,9 +6,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboardX.record_writer import masked_crc32c
 
-from envcoder_bench.report import tensorboard as own
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.tensorboard import TensorboardLog, write_hparams
+from envcoder_bench.results import tensorboard as own
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.tensorboard import TensorboardLog, write_hparams
 
 
 def scalars(folder):

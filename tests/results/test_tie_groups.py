@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.statistics import LEVEL, FitnessModel, holm
-from envcoder_bench.report.tie_groups import letters, tie_groups
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import LEVEL, FitnessModel, holm
+from envcoder_bench.results.tie_groups import letters, tie_groups
 
 
 def shares(groups, count):

@@ -2,6 +2,7 @@
 
 import math
 import re
+import textwrap
 from collections.abc import Collection, Sequence
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
@@ -55,6 +56,23 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = (), ruled: b
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]] if ruled else lines
 
 
+def shorten(text: str, width: int) -> str:
+    """Shorten a text in its middle, because names often differ in their first or last letters."""
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
+    """Break a text into lines of at most ``width`` characters, but no words."""
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
+    )
+
+
 # numbers. All that reports show goes through these; assets/page.js has the rule of ``number``, too
 
 
@@ -94,3 +112,19 @@ def decimal_places(values: Sequence[float]) -> int:
 def alone(fitness: float) -> str:
     """Format the fitness of one candidate, without others beside it."""
     return fixed(fitness, decimal_places([fitness]))
+
+
+def si(value: float) -> str:
+    """Format a number with three digits and k, M or G: ``1.23M``."""
+    for unit in ("", "k", "M"):
+        if abs(value) < 999.5:
+            return f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f}{unit}" if unit else f"{value:.0f}"
+        value /= 1000
+    return f"{value:.2f}G"
+
+
+def duration(seconds: float) -> str:
+    """Format a time as ``m:ss`` or ``h:mm:ss``."""
+    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

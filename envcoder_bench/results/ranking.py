@@ -9,11 +9,11 @@ from typing import Any
 
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.report.logs import Evaluation, Point
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm, mean_or_nan
-from envcoder_bench.report.tie_groups import tie_groups
-from envcoder_bench.report.words import counted, decimal_places, listed
+from envcoder_bench.core.words import counted, decimal_places, listed
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
+from envcoder_bench.results.tie_groups import tie_groups
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
@@ -40,7 +40,7 @@ class Ranked:
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
-        hacked: why its policies are taken to exploit its reward, see ``report.hacks``; empty if not.
+        hacked: why its policies are taken to exploit its reward, see ``results.hacks``; empty if not.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
         stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
             is not compared with the baseline's, and its rank is below all that went on.

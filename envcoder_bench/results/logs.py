@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.report.csv_log import KEYS, CsvLog, number, read_rows
-from envcoder_bench.report.tensorboard import TensorboardLog
+from envcoder_bench.results.csv_log import KEYS, CsvLog, number, read_rows
+from envcoder_bench.results.statistics import Evaluation
+from envcoder_bench.results.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,6 @@ STEP_FITNESS = "step_fitness.csv"
 TENSORBOARD = "tensorboard"
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
 _NUMBERS = ("fitness", "episode_length", "shaped_return")  # of a point
-Evaluation = dict[tuple[str, int], tuple[float, ...]]  # the episodes' fitness by candidate and seed
 
 
 # learning curves

@@ -1,6 +1,6 @@
 import pytest
 
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results
 
 RESULTS = [
     Result("001", 0, "ok", 0.5, 0.4, 0.6, 64, 812.25, 12.125, 98304, "", 3, 40, 7),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from envcoder_bench.report.statistics import (
+from envcoder_bench.results.statistics import (
     UNBOUNDED,
     FitnessModel,
     _spread,

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from simulated_runs import CASES, seed_of
 
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import FAILED, STOPPED, Result
-from envcoder_bench.report.speed import SHARE
-from envcoder_bench.report.statistics import UNBOUNDED
-from envcoder_bench.report.terms.effects import COLUMNS, NO_EFFECT, studies, write_effects
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.report.terms.table import render_studies, study_sections, verdicts
+from envcoder_bench.results.effects import COLUMNS, NO_EFFECT, studies, write_effects
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import FAILED, STOPPED, Result
+from envcoder_bench.results.speed import SHARE
+from envcoder_bench.results.statistics import UNBOUNDED
 from envcoder_bench.shaping.variants import FACTORS, SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import UNTRAINED
 

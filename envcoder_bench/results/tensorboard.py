@@ -10,7 +10,7 @@ from typing import Any
 import google_crc32c
 
 from envcoder_bench.core.files import naming, no_links, write_atomic
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.rows import Result
 
 FLUSH_EVENTS = 64
 HPARAMS = "events.out.tfevents.hparams"  # the last in the order in which event files are read

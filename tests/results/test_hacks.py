@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envcoder_bench.report.hacks import hacked
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.hacks import hacked
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import Result
 
 T = np.arange(1, 11) / 10  # the evaluations
 RISE = 1 - np.exp(-5 * T)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, falls, stabilized
-from envcoder_bench.report.words import alone
+from envcoder_bench.core.words import alone
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
 from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envcoder_bench.report.words import alone, counted, decimal_places, fixed, number, without_folders
+from envcoder_bench.core.words import alone, counted, decimal_places, fixed, number, without_folders
 
 
 @pytest.mark.parametrize(
