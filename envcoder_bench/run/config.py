@@ -32,6 +32,7 @@ OPTIONAL_TRAIN_KEYS = (
             "grad_norm_per_network",
         )
     ),
+    "params.network.mlp.critic_units",
     *(f"params.network.space.continuous.{key}" for key in ("max_sigma", "std_type")),
 )  # fmt: skip
 _MIXED = "params.config.mixed_precision"

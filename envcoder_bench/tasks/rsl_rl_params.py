@@ -26,11 +26,16 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     adaptive = algorithm["schedule"] == "adaptive" and algorithm["desired_kl"] is not None
     # rsl_rl's loss has the value loss without the factor 1/2 of rl_games: critic_coef is twice its coefficient
     init_std, activation = float(distribution["init_std"]), actor["activation"]
+    units, critic_units = _plain(actor["hidden_dims"]), _plain(runner["critic"]["hidden_dims"])
     return {
         "defaults": ["RslRlPPO", "_self_"],
         "params": {
             "network": {
-                "mlp": {"units": _plain(actor["hidden_dims"]), "activation": _ACTIVATIONS.get(activation, activation)},
+                "mlp": {
+                    "units": units,
+                    **({} if critic_units == units else {"critic_units": critic_units}),
+                    "activation": _ACTIVATIONS.get(activation, activation),
+                },
                 "space": {
                     "continuous": {
                         "std_type": distribution["std_type"],
@@ -66,8 +71,8 @@ def _check(
         _require(f"{name}.class_name", model.get("class_name", "MLPModel").rpartition(".")[2], "MLPModel")
         for key in ("cnn_cfg", "rnn_type"):
             _require(f"{name}.{key}", model.get(key), None)
-    for key in ("hidden_dims", "activation", "obs_normalization"):
-        _require(f"critic.{key}", _plain(critic[key]), _plain(actor[key]))
+    for key in ("activation", "obs_normalization"):
+        _require(f"critic.{key}", critic[key], actor[key])
     _require("actor.distribution_cfg.class_name", distribution["class_name"], "GaussianDistribution")
     for key, expected in (("learn_std", True), ("std_range", [1e-6, 1e6])):
         _require(f"actor.distribution_cfg.{key}", _plain(distribution.get(key, expected)), expected)

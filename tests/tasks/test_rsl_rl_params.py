@@ -81,8 +81,17 @@ def test_numbers_of_a_runner_arrive(folder):
     assert continuous["std_type"] == "log" and continuous["sigma_init"]["val"] == pytest.approx(math.log(0.5))
 
 
+def test_layers_of_the_critic_arrive(folder):
+    _, params = hyperparameters(folder, rsl_rl_params(changed(critic__hidden_dims=(256, 128))))
+    assert params["network"]["mlp"]["units"] == [512, 256, 128]
+    assert params["network"]["mlp"]["critic_units"] == [256, 128]
+    config, network = {**params["config"], "grad_norm_per_network": False}, {**params["network"], "separate": False}
+    with pytest.raises(ValueError, match=r"network.mlp.critic_units: .* set network.separate to True"):
+        GroupedPPO.check({**params, "config": config, "network": network}, 64)
+
+
 @pytest.mark.parametrize("key, value", [
-    ("critic__hidden_dims", (256, 128)), ("critic__activation", "relu"), ("critic__obs_normalization", False),
+    ("critic__activation", "relu"), ("critic__obs_normalization", False),
     ("actor__rnn_type", "lstm"), ("actor__cnn_cfg", {"output_channels": [16]}),
     ("critic__class_name", "rsl_rl.CNNModel"),
     ("algorithm__optimizer", "sgd"), ("algorithm__normalize_advantage_per_mini_batch", True),

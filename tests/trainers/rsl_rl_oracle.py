@@ -133,7 +133,8 @@ class Stock:
             }
             distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": space["std_type"]}
             actor = MLPModel(obs, groups, "actor", actions, **shape, distribution_cfg=distribution)
-            critic = MLPModel(obs, groups, "critic", 1, **shape)
+            critic_units = own["network"]["mlp"].get("critic_units", units)
+            critic = MLPModel(obs, groups, "critic", 1, **{**shape, "hidden_dims": critic_units})
             storage = RolloutStorage("rl", NUM_ENVS, STEPS, obs, [actions], "cpu")
             self.ppo = PPO(actor, critic, storage, **algorithm(own))
             self.ppo.train_mode()

@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "as mjlab": {},
     "other numbers": {"clip_value": False, "entropy_coef": 0.05, "grad_norm": 0.05, "kl_threshold": 0.002},
     "constant rate": {"lr_schedule": "identity"},
+    "layers of the critic": {"network__mlp__critic_units": [24, 12, 8]},
 }
 
 

@@ -10,6 +10,9 @@ float64 value. A field is copied when it is read, and ``sensordata``, of which s
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +27,8 @@ from isaacgym_mujoco.physics.batch import collected, make_batch, step_batch
 # fields that mjlab's code writes
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")
 _EAGER = ("sensordata",)  # fields of which views are kept
+_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
+_INNER = {"geom_aabb": (2, 3), "cam_mat0": (3, 3)}  # shapes of the rows of fields that are flat in C
 _MATRICES = ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat")
 
 
@@ -43,9 +48,9 @@ def declared_shapes(kind: str) -> dict[str, tuple[Any, ...]]:
 class BatchData:
     """MuJoCo's state and results as float32 tensors ``(num_envs, ...)``."""
 
-    def __init__(self, batch: Any, num_envs: int) -> None:
+    def __init__(self, batch: Any, num_envs: int, counting: Callable[[], AbstractContextManager[None]]) -> None:
         self.nworld = num_envs
-        self._batch, self._bound = batch, {}
+        self._batch, self._bound, self._counting = batch, {}, counting
         self._mirrors: dict[str, Tensor] = {}
         self._current: set[str] = set()
         self._given: set[str] = set()  # fields that may have been written since the last push
@@ -65,7 +70,8 @@ class BatchData:
             self._mirrors[name] = torch.zeros(shape, dtype=torch.bool if name == "eq_active" else torch.float32)
             # a field that was not bound before has no value of the last call
             if name not in WRITTEN:
-                self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
+                with self._counting():
+                    self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
         if name not in self._current:
             self._copy(name)
         self._given.add(name)
@@ -93,6 +99,16 @@ class BatchData:
             self._copy(name)
 
 
+def _narrowed(x: np.ndarray) -> np.ndarray:
+    """Return numbers as MuJoCo Warp has them: float32, or integers."""
+    return x.astype(np.float32) if x.dtype.kind == "f" else x
+
+
+def _shaped(name: str, x: Tensor) -> Tensor:
+    """Return a field with the shape that MuJoCo Warp declares."""
+    return x.unflatten(-1, _INNER[name]) if name in _INNER else x
+
+
 class BatchModel:
     """The model's fields as tensors; a field has a row per environment, which is its own only if it was expanded."""
 
@@ -110,7 +126,7 @@ class BatchModel:
             if not isinstance(value, np.ndarray):
                 return value
             kind = torch.float32 if value.dtype.kind == "f" else None
-            x = torch.as_tensor(value.copy(), dtype=kind)
+            x = _shaped(name, torch.as_tensor(value.copy(), dtype=kind))
             per_world = declared_shapes("Model").get(name, ())[:1] == ("*",)
             self._tensors[name] = x.expand(self._num_envs, *x.shape) if per_world else x
         if name in self._rows:
@@ -122,14 +138,15 @@ class BatchModel:
         for name in names:
             if name not in self._rows:
                 self._rows[name] = self._batch.expand(name)
-                self._tensors[name] = torch.from_numpy(self._rows[name].astype(np.float32))
+                self._tensors[name] = _shaped(name, torch.from_numpy(_narrowed(self._rows[name]).copy()))
 
     def push(self) -> bool:
         """Write what was changed in the tensors to the batch's models; return whether anything was."""
         written = False
         for name in self._given:
-            rows, tensor = self._rows[name], self._tensors[name].numpy()
-            changed = rows.astype(np.float32) != tensor
+            rows = self._rows[name]
+            tensor = self._tensors[name].numpy().reshape(rows.shape)
+            changed = _narrowed(rows) != tensor
             if changed.any():
                 np.copyto(rows, tensor, where=changed)
                 written = True
@@ -139,7 +156,23 @@ class BatchModel:
     def pull(self) -> None:
         """Read the fields again after MuJoCo has changed them."""
         for name, rows in self._rows.items():
-            self._tensors[name].copy_(torch.from_numpy(rows.astype(np.float32)))
+            self._tensors[name].copy_(_shaped(name, torch.from_numpy(_narrowed(rows))))
+
+    def get_rows(self) -> dict[str, np.ndarray]:
+        """Return the expanded fields ``(num_envs, ...)`` in float64, live."""
+        self.push()
+        return self._rows
+
+    def set_rows(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Set expanded fields. Through the tensors, a number that float32 cannot tell from the present one stays."""
+        for name, value in rows.items():
+            self._rows[name][...] = value
+        self._given.clear()
+        self.pull()
+
+    def restore(self) -> None:
+        """Set the expanded fields of all environments to those of the model."""
+        self.set_rows({name: getattr(self._mj_model, name) for name in self._rows})
 
 
 class BatchSimulation:
@@ -147,6 +180,7 @@ class BatchSimulation:
 
     Attributes:
         failed: ``(num_envs,)`` bool, environments whose simulation failed since it was cleared.
+        warnings: number of MuJoCo's warnings in all environments, by text.
     """
 
     def __init__(
@@ -166,9 +200,12 @@ class BatchSimulation:
         cfg.mujoco.apply(self.mj_model)
         if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(self.mj_model):
             self.mj_model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE  # as in sim/mujoco_cpu.py
-        self.batch = make_batch(self.mj_model, num_envs)
-        self.batch.forward()
-        self.data = BatchData(self.batch, num_envs)
+        self.warnings: Counter[str] = Counter()
+        with self._counting():
+            self.batch = make_batch(self.mj_model, num_envs)
+            self.batch.forward()
+        self._full = self.batch.warning[:, _FULL, 1]
+        self.data = BatchData(self.batch, num_envs, self._counting)
         self.model = BatchModel(self.batch, self.mj_model, num_envs)
         self.expanded_fields: set[str] = set()
         self.per_world_default_fields: set[str] = set()
@@ -195,12 +232,13 @@ class BatchSimulation:
     def recompute_constants(self, level: Any) -> None:
         del level  # mj_setConst computes all of them
         self.model.push()
-        self.batch.set_const()
+        with self._counting():
+            self.batch.set_const()
         self.model.pull()
 
     def step(self) -> None:
         self._push()
-        with collected():
+        with self._counting():
             failures = step_batch(self.batch)
         if len(failures):
             self.failed[torch.from_numpy(failures)] = True
@@ -208,7 +246,7 @@ class BatchSimulation:
 
     def forward(self, ids: np.ndarray | None = None) -> None:
         self._push()
-        with collected():
+        with self._counting():
             self.batch.forward(ids=ids)
         self.data.stale()
 
@@ -216,8 +254,22 @@ class BatchSimulation:
         self._push()
         mask = getattr(env_ids, "mask", None)  # of indices that stand for a mask
         ids = env_ids if mask is None else np.flatnonzero(mask.numpy())
-        self.batch.reset(ids=ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        with self._counting():
+            self.batch.reset(ids=ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.data.stale()
+
+    def take_overflows(self) -> Tensor:
+        """Return where contacts or constraints were dropped since the last call: ``(num_envs,)`` bool."""
+        dropped = torch.from_numpy((self._full > 1).any(axis=1))
+        self._full[...] = 1
+        return dropped
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Count the warnings of MuJoCo inside the block, which would print each of them."""
+        with collected() as texts:
+            yield
+        self.warnings.update(texts)
 
     def _push(self) -> None:
         self.data.push()

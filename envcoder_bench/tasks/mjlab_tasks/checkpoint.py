@@ -106,9 +106,10 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
     if isinstance(sim, BatchSimulation):
         sim._push()
         state["sim/rows"] = torch.from_numpy(sim.batch.state)
+        state.update({f"model/{name}": torch.from_numpy(rows) for name, rows in sim.model.get_rows().items()})
     else:
         state.update({f"sim/{name}": getattr(sim.data, name)[:] for name in _fields(sim)})
-    state.update({f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields})
+        state.update({f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields})
     return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
 
 
@@ -117,13 +118,14 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
     sim = world.sim
     for key, x in live.items():
         x.copy_(state[f"live/{key}"])
-    for name in sim.expanded_fields:
-        getattr(sim.model, name)[:] = state[f"model/{name}"].to(world.env.device)
     if isinstance(sim, BatchSimulation):
+        sim.model.set_rows({name: state[f"model/{name}"].numpy() for name in sim.expanded_fields})
         sim._push()
         sim.batch.state[:] = state["sim/rows"].numpy()
         sim.data.stale()
     else:
+        for name in sim.expanded_fields:
+            getattr(sim.model, name)[:] = state[f"model/{name}"].to(world.env.device)
         for name in _fields(sim):
             getattr(sim.data, name)[:] = state[f"sim/{name}"].to(world.env.device)
     sim.forward()

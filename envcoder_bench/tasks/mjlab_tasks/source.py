@@ -6,18 +6,23 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import os
 import pkgutil
+import re
 import sys
+import tomllib
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from dataclasses import dataclass, is_dataclass
+from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, requires, version
 from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.mjlab_tasks import PREFIX, SECTIONS
@@ -27,6 +32,8 @@ from isaacgym_mujoco.compat.warp_start import start_warp
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
 
 _broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
+_HERE = Path(__file__).parents[2]  # of this package
+_ABOVE = 4  # folders above a module in which its project file may be
 _REGISTER = "as docs/mjlab.md shows, register the task"
 
 
@@ -102,11 +109,13 @@ def find_source(task: str) -> Source:
     package, _, name = task[len(PREFIX) :].rpartition(":")
     registered, lacks = list_tasks(package), ""
     inside = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))
-    if name not in registered and "tasks" in [module.name for module in inside]:
-        try:
-            registered = list_tasks(f"{package}.tasks")
-        except ValueError as error:  # the package may have registered its tasks elsewhere
-            lacks = f"; {error}"
+    tasks = [f"{package}.tasks"] if "tasks" in [module.name for module in inside] else []
+    for module in (*tasks, *_entry_modules(package)):
+        if name not in registered:
+            try:
+                registered = list_tasks(module)
+            except ValueError as error:  # the package may have registered its tasks elsewhere
+                lacks = f"; {error}"
     if name not in registered:
         same = [one for one in registered if one.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
@@ -129,11 +138,15 @@ def list_tasks(package: str = "") -> list[str]:
             import mjlab.tasks
             from mjlab.tasks.registry import list_tasks
 
-            if not Path(mjlab.__path__[0], "managers", "metrics_manager.py").is_file():
-                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.2 or newer is needed, 1.6.0 was tested")
+            old = not Path(mjlab.__path__[0], "managers", "metrics_manager.py").is_file()
         except ModuleNotFoundError as error:
-            missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
-            raise ValueError(missing) from None
+            if error.name == "mjlab":
+                raise ValueError(INSTALL) from None
+            if not (error.name or "").startswith("mjlab."):
+                raise ValueError(_incomplete(error)) from None
+            old = True  # it lacks a module that 1.2 has
+        if old:
+            raise ValueError(f"mjlab {_version('mjlab')} is too old: 1.2 or newer is needed, 1.6.0 was tested")
         for point in entry_points(group="mjlab.tasks"):
             try:
                 point.load()
@@ -173,16 +186,40 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
     for name, command in cfg.commands.items():
         if getattr(command, "motion_file", None) == "":
             raise ValueError(f"{source.address}: the command '{name}' has no motion file: {_REGISTER} with motion_file")
-        if getattr(command, "sampling_mode", "") == "adaptive":
-            what = f"{source.address}: the command '{name}' samples by the failures of all environments"
-            raise ValueError(f"{what}, other candidates' included: {_REGISTER} with sampling_mode 'uniform'")
-    for name, entity in cfg.scene.entities.items():
-        for actuator in getattr(entity.articulation, "actuators", None) or ():
-            if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):
-                raise ValueError(f"{source.address}: an actuator of '{name}' is delayed, which is not supported yet")
+    if (shared := shared_by_groups(cfg)) is not None:
+        section, name, what, remedy = shared
+        raise ValueError(f"{source.address}: the {section[:-1]} '{name}' {what}: {_REGISTER} with {remedy}")
+    for reader, groups in source.obs_sets(cfg.observations).items():
+        for group in groups:
+            own = cfg.observations[group]
+            terms = [own, *own.terms.values()]
+            if any(getattr(x, "history_length", 0) and not x.flatten_history_dim for x in terms):
+                key = f"observations['{group}'].flatten_history_dim"
+                what = f"{source.address}: {key} is False, and the network of the {reader} reads one row of numbers"
+                raise ValueError(f"{what}: {_REGISTER} with flatten_history_dim=True")
+
+
+def shared_by_groups(cfg: Any) -> tuple[str, str, str, str] | None:
+    """Return section and name of what depends on the environments of other groups, what it does, and the remedy."""
+    for name, command in cfg.commands.items():
+        for key in _adaptive(command):
+            what = "samples by the failures of all environments, other candidates' included"
+            return "commands", name, f"{what} ({key})", f"{key.rpartition('.')[2]} 'uniform'"
     for name, event in cfg.events.items():
         if event.mode == "interval" and event.is_global_time:
-            raise ValueError(f"{source.address}: the event '{name}' has one clock for all environments, not supported")
+            return "events", name, "has one clock for all environments (is_global_time)", "is_global_time=False"
+    return None
+
+
+def _adaptive(command: Any) -> list[str]:
+    """Return the key of a command's adaptive sampling: in a config inside it, as that of a base class is not read."""
+    inner = {
+        f"{name}.sampling_mode": getattr(value, "sampling_mode", None)
+        for name, value in vars(command).items()
+        if is_dataclass(value) and hasattr(value, "sampling_mode")
+    }
+    modes = inner or {"sampling_mode": getattr(command, "sampling_mode", "")}
+    return [key for key, mode in modes.items() if mode == "adaptive"]
 
 
 def _without_none(terms: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +248,54 @@ def described(error: Exception, package: str = "") -> str:
     lost_file = message.startswith("Error:")  # of MuJoCo, such as a mesh
     of_mjlab = "/mjlab/" in frames[-1].filename and not isinstance(first, ModuleNotFoundError) and not lost_file
     of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError)) and _names_mjlab(first)
-    return f"{text}; is it for mjlab {_version('mjlab')}?" if of_mjlab else text
+    of_mjlab &= bool(package) and not Path(frames[-1].filename).is_relative_to(_HERE)  # a fault of this adapter
+    return text + _of_versions(package) if of_mjlab else text
+
+
+def _of_versions(package: str) -> str:
+    """Return what a message says where the installed mjlab may be one that a package is not for."""
+    asked, installed = _asked_version(package), _version("mjlab")
+    if asked is None:
+        return f"; is it for mjlab {installed}?"
+    return "" if installed in asked else f"; it asks for mjlab{asked}, and {installed} is installed"
+
+
+def _asked_version(package: str) -> SpecifierSet | None:
+    """Return the versions of mjlab that a package, installed or in a checkout, asks for; None if it does not say."""
+    top = package.split(".")[0]
+    names = packages_distributions().get(top, [])
+    texts = [text for name in names for text in requires(name) or ()]
+    texts += [x for path in _project_files(top) for x in re.findall(r"""["'](mjlab[^"']*)["']""", _text(path))]
+    for text in texts:
+        with contextlib.suppress(InvalidRequirement):
+            requirement = Requirement(text)
+            if requirement.name == "mjlab" and requirement.specifier:
+                return requirement.specifier
+    return None
+
+
+def _entry_modules(package: str) -> list[str]:
+    """Return the modules that a package in a checkout declares as entry points of mjlab's tasks."""
+    modules = []
+    for path in _project_files(package.split(".")[0]):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            points = tomllib.loads(_text(path)).get("project", {}).get("entry-points", {}).get("mjlab.tasks", {})
+            modules += [str(value).partition(":")[0] for value in points.values()]
+    return modules
+
+
+def _project_files(package: str) -> list[Path]:
+    """Return the nearest project files above a package's folder."""
+    found = importlib.util.find_spec(package) if package else None  # whether or not it could be imported
+    place = found and (found.origin or next(iter(found.submodule_search_locations or []), None))
+    for folder in Path(place).absolute().parents[:_ABOVE] if place else ():
+        if files := [folder / name for name in ("pyproject.toml", "setup.py") if (folder / name).is_file()]:
+            return files
+    return []
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _names_mjlab(error: BaseException) -> bool:

@@ -45,12 +45,14 @@ def mjlab_spec(task: str) -> TaskSpec:
     with quiet():
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
+        train = _train(source, cfg.is_finite_horizon)
         task_class = _measured_class(source, cfg)
     digest = hashlib.sha256(repr((source, source.version, task_class.widths, task_class.fitness_meaning)).encode())
     folder = cache_folder() / "mjlab_tasks" / f"{source.name}-{digest.hexdigest()[:16]}"
-    _write(folder, source, task_class)
-    config, train = folder / "task.yaml", folder / "train.yaml"
-    return TaskSpec(folder, task_class, config, train, source.address, digest.hexdigest()[:16])
+    _write(folder, source, task_class, train)
+    return TaskSpec(
+        folder, task_class, folder / "task.yaml", folder / "train.yaml", source.address, digest.hexdigest()[:16]
+    )
 
 
 def _measured_class(source: Source, cfg: Any) -> Any:
@@ -111,8 +113,8 @@ def _fields(widths: dict[str, int], probe: Any) -> dict[str, Field]:
     }
 
 
-def _write(folder: Path, source: Source, task_class: Any) -> None:
-    """Write a task's folder: both baselines and the YAML files."""
+def _write(folder: Path, source: Source, task_class: Any, train: dict[str, Any]) -> None:
+    """Write a task's folder: both baselines and the YAML files, of which ``train`` is one."""
     from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
 
     cfg = source.env_cfg()
@@ -126,14 +128,18 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
         f"{HUMAN}.py": _HUMAN.format(address=source.address, weights=weights) + text,
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
-        "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),
+        "train.yaml": yaml.safe_dump(train, sort_keys=False),
     }
     for name, content in files.items():
         write_shared(folder / name, content)
 
 
-def _train(runner: Any, finite: bool) -> dict[str, Any]:
+def _train(source: Source, finite: bool) -> dict[str, Any]:
     """Return mjlab's PPO settings in the schema of rl_games; ``finite``: a time-out ends the task itself."""
-    settings = rsl_rl_params(asdict(runner))
+    runner = source.rl_cfg()
+    try:
+        settings = rsl_rl_params(asdict(runner))
+    except ValueError as error:
+        raise ValueError(f"{source.address}: {error}") from None
     settings["params"]["config"]["value_bootstrap"] = not finite
     return settings

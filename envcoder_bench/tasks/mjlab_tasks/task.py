@@ -15,9 +15,10 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
-from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
+from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet, shared_by_groups
 
 if TYPE_CHECKING:
     from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
@@ -80,7 +81,7 @@ class MjlabTask(Task):
         self.max_episode_length = env.max_episode_length + 1
         self.default_action_dim = self.num_dofs = self.world.action_manager.total_action_dim
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.engine_warnings: dict[str, int] = {}
+        self.engine_warnings: dict[str, int] = getattr(self.world.sim, "warnings", {})  # MuJoCo Warp has none
         # what the blocks fill, and the state
         self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in self.widths.items()}
         self._buffers["reward"] = torch.zeros(num_envs, device=device)
@@ -122,6 +123,9 @@ class MjlabTask(Task):
             return "", {}
         base = cls.source.env_cfg()
         configs = patched(base, [patches], cls.obs_sets["actor"][0])
+        if (shared := shared_by_groups(configs[0])) is not None:
+            section, name, what, remedy = shared
+            raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
         names, widths = list(configs[0].rewards), dict(cls.own_widths)
         if not only_weights(patches) or changes_terms(base.curriculum):
             names, widths = cls._tried(patches)
@@ -222,6 +226,9 @@ class MjlabTask(Task):
     def _restore_model(self) -> None:
         """Undo the randomization of an earlier startup."""
         sim = self.world.sim
+        if isinstance(sim, BatchSimulation):
+            sim.model.restore()
+            return
         for name in sim.expanded_fields:
             getattr(sim.model, name)[:] = sim.get_default_field(name)
 
@@ -273,14 +280,15 @@ class MjlabTask(Task):
         finite = torch.isfinite(data.qpos[:]).all(dim=1) & torch.isfinite(data.qvel[:]).all(dim=1)
         failed = getattr(self.world.sim, "failed", None)
         self.unstable.copy_(~finite if failed is None else ~finite | failed)
+        self.contact_overflows.add_(self.world.sim.take_overflows() & ~self.unstable)
         if failed is not None:
             failed.zero_()
 
     def _set_step(self, step: int) -> None:
         if self._clock is not None:
             self._clock.fill_(step)
-        for block in self.blocks:
-            block.draws.step = step if self._clock is None else self._clock
+        for draws in (self.world.draws, *(block.draws for block in self.blocks)):
+            draws.step = step if self._clock is None else self._clock
 
     # episodes
 
@@ -312,15 +320,15 @@ class MjlabTask(Task):
         """Begin episodes in the simulated world."""
         from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 
-        with FixedShapes(self.num_envs, "the scene's reset"):
+        with self.world.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
             self.world.scene.reset(EnvIds.of(self._mask))
         for block in self.blocks:
             block.attempt(block.begin, self._mask[block.rows])
-        with FixedShapes(self.num_envs, "the actions' reset"):
+        with self.world.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
             self.world.action_manager.reset(EnvIds.of(self._mask))
         self.world.episode_length_buf.masked_fill_(self._mask, 0)
         self._fitness.begin(self._mask)
-        self.world.scene.write_data_to_sim()
+        self.world.write_first_commands(self._mask)
 
     def _spread_first_episodes(self) -> None:
         """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
@@ -407,8 +415,10 @@ def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False)
         from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 
         return BatchSimulation
-    from mjlab.sim.sim import Simulation, SimulationCfg
+    from mjlab.sim.sim import SimulationCfg
 
     if getattr(SimulationCfg, "ls_parallel", None) is not None:
         raise UserError("mjlab before 1.5 does not run on this MuJoCo Warp: take --device cpu, and no task.sim.backend")
-    return Simulation
+    from envcoder_bench.sim.mjlab.warp_simulation import WarpSimulation
+
+    return WarpSimulation

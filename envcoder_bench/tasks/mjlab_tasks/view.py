@@ -10,13 +10,15 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from mjlab.actuator import Actuator
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
+from mjlab.utils.buffers import DelayBuffer
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
@@ -104,6 +106,7 @@ class SceneView:
         view = copy.copy(entity)
         view._data = rows_of(entity._data, self._rows, self._scene.num_envs)
         view._data.data, view._data.model = sim.data, sim.model
+        view._actuators = [_actuator_view(x, self._rows, self._scene.num_envs) for x in entity._actuators]
         return view
 
     def __getitem__(self, name: str) -> Any:
@@ -161,15 +164,52 @@ class ManagerView:
         return value[self._rows] if isinstance(value, Tensor) and value.dim() else value
 
 
+def _live(source: Any, rows: slice, num_envs: int, other: Callable[[Any], Any]) -> Any:
+    """Return an object of the same class that reads the present attributes of ``source``.
+
+    Of tensors with a row per environment it has ``rows``, and writes into them; ``other`` replaces other values.
+    """
+    cls = type(source)
+
+    def getter(self: Any, name: str) -> Any:
+        if name.startswith("__") or (name not in vars(source) and hasattr(cls, name)):  # of the class: of the view
+            return object.__getattribute__(self, name)
+        value = getattr(source, name)
+        per_env = isinstance(value, Tensor) and value.dim() and len(value) == num_envs
+        if name.endswith("_ids"):  # indices, of as many joints as there are environments
+            per_env = per_env and value.is_floating_point()
+        return value[rows] if per_env else other(value)
+
+    def setter(self: Any, name: str, value: Any) -> None:
+        getattr(self, name)[:] = value
+
+    return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
+
+
+def _actuator_view(actuator: Any, rows: slice, num_envs: int) -> Any:
+    """Return some environments of an actuator, whose gains and delays events change."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: other(x) for key, x in value.items()}
+        return _live(value, rows, num_envs, other) if isinstance(value, (DelayBuffer, Actuator)) else value
+
+    return _live(actuator, rows, num_envs, other)
+
+
 class Commands:
     """The commands of all blocks, as action terms read them: ``env.command_manager``.
+
+    Args:
+        cfgs: their configs.
 
     Attributes:
         blocks: of the task; they come after the actions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cfgs: Mapping[str, Any] | None = None) -> None:
         self.blocks: Sequence[Any] = ()
+        self._cfgs = cfgs or {}
 
     def get_command(self, name: str) -> Tensor:
         return self.joined(name, lambda manager: manager.get_command(name))
@@ -177,6 +217,16 @@ class Commands:
     def get_term(self, name: str) -> Any:
         """Return an object with the tensors of a term."""
         return _Command(self, name)
+
+    def class_of(self, name: str) -> type:
+        """Return the class of a term; before there are any, the one that its config says that it builds."""
+        if not self.blocks and name in self._cfgs:
+            build = type(self._cfgs[name]).build
+            returned = build.__annotations__.get("return")
+            cls = build.__globals__.get(returned) if isinstance(returned, str) else returned
+            if isinstance(cls, type):
+                return cls
+        return self.joined(name, lambda manager: type(manager.get_term(name)))
 
     def joined(self, name: str, read: Callable[[Any], Any]) -> Any:
         """Return a copy of what ``read`` returns for each block: all rows of a tensor, and others of the first."""
@@ -190,6 +240,10 @@ class Commands:
 class _Command:
     def __init__(self, commands: Commands, name: str) -> None:
         vars(self).update(_commands=commands, _name=name)
+
+    @property
+    def __class__(self) -> Any:  # the term's, because code checks it
+        return self._commands.class_of(self._name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -212,21 +266,7 @@ class Actions(ManagerView):
         term, rows, env = self._manager.get_term(name), self._rows, self._env
         views = {id(entity): env.scene[key] for key, entity in env.world.scene.entities.items()}
         views[id(env.world.env)] = env
-        cls = type(term)
-
-        def getter(self: Any, name: str) -> Any:
-            if name.startswith("__") or (name not in vars(term) and hasattr(cls, name)):  # of the class: of the view
-                return object.__getattribute__(self, name)
-            value = getattr(term, name)
-            per_env = isinstance(value, Tensor) and value.dim() and len(value) == env.world.num_envs
-            if name.endswith("_ids"):  # indices, of as many joints as there are environments
-                per_env = per_env and value.is_floating_point()
-            return value[rows] if per_env else views.get(id(value), value)
-
-        def setter(self: Any, name: str, value: Any) -> None:
-            getattr(self, name)[:] = value
-
-        return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
+        return _live(term, rows, env.world.num_envs, lambda value: views.get(id(value), value))
 
 
 class EnvView(ManagerBasedRlEnv):

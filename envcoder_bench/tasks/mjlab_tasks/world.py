@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,9 @@ from mjlab.terrains import TerrainEntity
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
+from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.tasks.mjlab_tasks.histories import ActuatorDelay, beginning
 from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
 from envcoder_bench.tasks.mjlab_tasks.view import Commands, EnvView
 from isaacgym_mujoco.physics.warp_streams import TorchStream
@@ -81,9 +85,11 @@ class World:
         self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
-        self.env.command_manager = self.commands = Commands()  # type: ignore[assignment]
+        self.env.command_manager = self.commands = Commands(cfg.commands)  # type: ignore[assignment]
         self.action_manager = ActionManager(cfg.actions, self.env)
         self.env.action_manager = self.action_manager
+        everyone = torch.arange(num_envs, device=device)
+        self.draws, self.delays = Draws(torch.zeros_like(everyone), everyone), self._actuator_delays()
 
     def _counted(self, method: Callable[..., None]) -> Callable[..., None]:
         """Return a method of the simulation that is in the order of torch's work, and noted in ``reads``."""
@@ -118,7 +124,7 @@ class World:
         where policies are evaluated, lanes are spread evenly over all levels and stay there.
         """
         terrain, count = self.scene.terrain, int(lanes.max()) + 1
-        self.evaluates = evaluates
+        self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
         if terrain is None:
             return
         assert terrain.env_origins is not None
@@ -134,7 +140,10 @@ class World:
         generator = terrain.cfg.terrain_generator
         assert generator is not None
         shares = np.array([kind.proportion for kind in generator.sub_terrains.values()])
-        terrain._compute_env_origins_curriculum(count, terrain.terrain_origins, shares / shares.sum())
+        arguments = [count, terrain.terrain_origins, shares / shares.sum()]
+        if "proportions" not in inspect.signature(terrain._compute_env_origins_curriculum).parameters:  # mjlab 1.2
+            arguments.pop()
+        terrain._compute_env_origins_curriculum(*arguments)
         types.copy_(terrain.terrain_types[lanes])
         levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * rows).long() if evaluates else first)
         terrain.terrain_levels, terrain.terrain_types = levels, types
@@ -158,24 +167,23 @@ class World:
                 calls in between, a stage is in the part of the stage before.
         """
 
-        def control() -> None:
-            self.action_manager.apply_action()
-            self.scene.write_data_to_sim()
+        def control(k: int) -> None:
+            with self.drawing(f"actions/{k}"):
+                if k == 0:
+                    self.action_manager.process_action(action)
+                self.action_manager.apply_action()
+                self.scene.write_data_to_sim()
 
-        def begin() -> None:
-            self.action_manager.process_action(action)
-            control()
-
-        def go_on() -> None:
+        def go_on(k: int) -> None:
             self.scene.update(dt=self.env.physics_dt)
-            control()
+            control(k)
 
         def end() -> None:
             self.scene.update(dt=self.env.physics_dt)
             self.episode_length_buf.add_(1)
 
         for k in range(self.cfg.decimation):
-            self.parts(f"control {k}", go_on if k else begin)
+            self.parts(f"control {k}", functools.partial(go_on if k else control, k))
             self.sim.step()
         self.count(self.steps + 1)
         name, calls = "judge", [end]
@@ -191,6 +199,28 @@ class World:
         """Reset the simulation where ``mask`` is True."""
         with FixedShapes(self.num_envs, "the simulation's reset"):
             self.sim.reset(EnvIds.of(mask))
+
+    @contextmanager
+    def drawing(self, name: str) -> Iterator[None]:
+        """Let the code of actions and actuators inside the block draw in the name ``name``."""
+        with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
+            yield
+
+    def write_first_commands(self, mask: Tensor) -> None:
+        """Write the actuators' commands anew after the resets where ``mask`` is True."""
+        with self.drawing("actions/first"), beginning(self.delays, mask):
+            self.scene.write_data_to_sim()
+
+    def _actuator_delays(self) -> list[ActuatorDelay]:
+        """Return the delays of all actuators, each once."""
+        delays: dict[int, Any] = {}
+        for entity in self.scene.entities.values():
+            for actuator in getattr(entity, "_actuators", ()):
+                kept = getattr(actuator, "_delay_buffers", None) or {"": getattr(actuator, "_delay_buffer", None)}
+                delays.update({id(delay): delay for delay in kept.values() if delay is not None})
+        for delay in delays.values():
+            delay.__class__ = ActuatorDelay
+        return list(delays.values())
 
     def sense(self) -> None:
         """Cast rays."""

@@ -65,12 +65,14 @@ class Architecture:
     ) -> Architecture:
         """Read the ``network`` section of an rl_games YAML."""
         network = params["network"]
-        units = tuple(network["mlp"]["units"])
-        hidden = range(0, 2 * len(units), 2)  # every second module of rl_games' mlp is an activation
-        actor, critic = (tuple(f"{name}.{i}" for i in hidden) for name in ("actor_mlp", "critic_mlp"))
+        units, critic_units = tuple(network["mlp"]["units"]), units_of_critic(network)
+        actor, critic = (
+            tuple(f"{name}.{2 * i}" for i in range(depth))  # every second module of rl_games' mlp is an activation
+            for name, depth in (("actor_mlp", len(units)), ("critic_mlp", len(critic_units)))
+        )
         if network.get("separate", False):
             names = ((*actor, "mu"), (*critic, "value"))
-            widths = ((*units, round_up(action_dim, 16)), (*units, 16))
+            widths = ((*units, round_up(action_dim, 16)), (*critic_units, 16))
         else:
             names = ((*actor, "mu value"),)
             widths = ((*units, round_up(action_dim + 1, 16)),)
@@ -114,8 +116,8 @@ class Architecture:
         for rows, columns in self._shapes():
             views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
             start += rows * columns
-        depth = len(self.widths[0])
-        return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
+        rest = iter(views)
+        return [list(itertools.islice(rest, len(widths))) for widths in self.widths], views[-1]
 
     def of_networks(self, grad: Tensor) -> list[list[Tensor]]:
         """Return what belongs to actor and critic, which are separate, as views of ``(K, size)``."""
@@ -125,21 +127,29 @@ class Architecture:
 
     def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
         """Return the shapes of the tensors of ``carve_workspace``."""
-        tapes = [tape_shapes(widths, self.keeps, self.fused, groups, samples) for widths in self.widths]
+        tapes = self._tape_shapes(groups, samples)
         inputs = [(groups, samples, width) for width in (self.inputs, self.critic_inputs) if width]
         return [(groups, self.size), *inputs, *itertools.chain(*tapes)]
+
+    def _tape_shapes(self, groups: int, samples: int) -> list[list[Shape]]:
+        return [tape_shapes(widths, self.keeps, self.fused, groups, samples) for widths in self.widths]
 
     def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
         """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
         grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
         critic_obs = rest.pop(0) if self.critic_dim else None
         grad[:, self._used :] = 0.0  # not used by parameters
-        each = len(rest) // len(self.widths)
-        parts = [rest[i * each : (i + 1) * each] for i in range(len(self.widths))]
+        tensors = iter(rest)
+        parts = [list(itertools.islice(tensors, len(shapes))) for shapes in self._tape_shapes(groups, samples)]
         seen = (obs, obs if critic_obs is None else critic_obs)
         tapes = [make_tape(x, part, widths, self.fused) for x, part, widths in zip(seen, parts, self.widths)]
         d_weights, d_sigma = self.views(grad)
         return Workspace(obs, critic_obs, tapes, grad, [[matrices(w) for w in layers] for layers in d_weights], d_sigma)
+
+
+def units_of_critic(network: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the widths of a separate critic's hidden layers: ``mlp.critic_units``, or those of the policy."""
+    return tuple(network["mlp"].get("critic_units") or network["mlp"]["units"])
 
 
 def with_bias(dim: int) -> int:

@@ -164,6 +164,8 @@ def check_supported(params: Mapping[str, Any]) -> None:
     # keys that exclude each other
     if config.get("grad_norm_per_network", False) and not network.get("separate", False):
         raise _unsupported("config.grad_norm_per_network", True, "set it to False, or network.separate to True")
+    if network["mlp"].get("critic_units") and not network.get("separate", False):
+        raise _unsupported("network.mlp.critic_units", network["mlp"]["critic_units"], "set network.separate to True")
     continuous = space["continuous"]
     for key, is_used in (
         ("max_sigma", continuous.get("max_sigma") is not None),
@@ -205,12 +207,13 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         if name not in INITIALIZERS:
             hint = near_matches(str(name), INITIALIZERS)
             raise ValueError(f"params.network.{key}.name: must be one of {', '.join(INITIALIZERS)}, got {name}{hint}")
-    units = network["mlp"]["units"]
-    if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
-        raise ValueError(
-            "params.network.mlp.units: must be a list of whole numbers of at least 1, such as [256,128,64], got"
-            f" {_shown(units)}"
-        )
+    for key in ("units", "critic_units"):
+        units = network["mlp"].get(key, [] if key == "critic_units" else None)
+        if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
+            raise ValueError(
+                f"params.network.mlp.{key}: must be a list of whole numbers of at least 1, such as [256,128,64], got"
+                f" {_shown(units)}"
+            )
 
 
 def _check(section: type[_Section], values: Mapping[str, Any], section_key: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.base import Widths, widest
-from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace
+from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace, units_of_critic
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.mlp import NONE, StackedMLP, get_activation
 
@@ -41,7 +41,7 @@ class StackedActorCritic:
     """K actor-critics of one architecture, each with its own observation and action width.
 
     Group k is initialized as the network that rl_games builds for k's widths after ``torch.manual_seed(seeds[k])``.
-    If critics have observations of their own, the critic is that of the network for their width and the same seed.
+    If critics have observations or layers of their own, the critic is that of the network for these and the same seed.
     Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on the output. They
     extend to the widest group, or to ``widths`` of observation, action and, if there is one, critic's observation.
 
@@ -269,19 +269,37 @@ def _build_stock(
     ``dims`` are widths of observation, action and, if critics have their own, of their observation.
     """
 
+    network = params["network"]
+    units, critic_units = tuple(network["mlp"]["units"]), units_of_critic(network)
+
     @functools.cache
-    def build(obs_dim: int, action_dim: int, seed: int) -> dict[str, Tensor]:
+    def model(hidden: tuple[int, ...]) -> Any:
+        mlp = {**network["mlp"], "units": list(hidden)}
+        return ModelBuilder().load({"model": dict(params["model"]), "network": {**network, "mlp": mlp}})
+
+    @functools.cache
+    def build(hidden: tuple[int, ...], obs_dim: int, action_dim: int, seed: int) -> dict[str, Tensor]:
         with stream.seeded(seed):
-            stock = model.build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
+            stock = model(hidden).build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
         return stock.state_dict()
 
     built = []
     with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints a line per network
-        model = ModelBuilder().load({"model": dict(params["model"]), "network": params["network"]})
         for (obs_dim, action_dim, *critic), seed in zip(dims, seeds):
-            tensors = build(obs_dim, action_dim, seed)
-            for critic_dim in critic:
-                other = build(critic_dim, action_dim, seed)
-                tensors = {key: other[key] if key.startswith(CRITIC) else x for key, x in tensors.items()}
+            tensors = build(units, obs_dim, action_dim, seed)
+            if critic or critic_units != units:
+                other = build(critic_units, *(critic or [obs_dim]), action_dim, seed)
+                tensors = _with_critic(tensors, other)
             built.append(tensors)
     return built
+
+
+def _with_critic(tensors: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a network with the critic of another one, in the order of rl_games' keys."""
+    merged: dict[str, Tensor] = {}
+    for key, x in tensors.items():
+        if key.startswith(CRITIC):
+            merged.update({name: own for name, own in other.items() if name.startswith(CRITIC)})
+        else:
+            merged[key] = x
+    return merged

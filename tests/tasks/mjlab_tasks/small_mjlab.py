@@ -64,9 +64,19 @@ class WarpBridge:
     pass
 
 
+class Actuator:
+    pass
+
+
+class DelayBuffer:
+    pass
+
+
 _MODULES = {
+    "mjlab.actuator": [Actuator],
     "mjlab.envs": [ManagerBasedRlEnv],
     "mjlab.sim.sim_data": [TorchArray, WarpBridge],
+    "mjlab.utils.buffers": [DelayBuffer],
     "mjlab.managers.scene_entity_config": [SceneEntityCfg],
     "mjlab.managers.reward_manager": [RewardTermCfg],
     "mjlab.managers.termination_manager": [TerminationTermCfg],

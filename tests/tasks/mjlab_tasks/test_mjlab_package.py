@@ -2,6 +2,8 @@
 
 import copy
 import re
+import sys
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -403,6 +405,11 @@ def test_a_fault_of_a_term_stops_its_group_alone(section):
 # tasks
 
 
+@dataclass
+class Rsi:
+    sampling_mode: str
+
+
 @pytest.fixture(scope="module")
 def swings(tmp_path_factory):
     """Registers tracking of a motion file, with each way to begin episodes."""
@@ -418,6 +425,12 @@ def swings(tmp_path_factory):
         cfg = load_env_cfg("Mjlab-Tracking-Flat-Unitree-G1")
         cfg.commands["motion"].motion_file, cfg.commands["motion"].sampling_mode = str(path), mode
         register_mjlab_task(f"Swing-{mode}", cfg, cfg, load_rl_cfg("Mjlab-Tracking-Flat-Unitree-G1"))
+
+    # a package's command may have a config of its own for that, and not read the one of its base class
+    for name, mode in (("inside", "adaptive"), ("inherited", "uniform")):
+        inside = copy.deepcopy(cfg)
+        inside.commands["motion"].rsi = Rsi(mode)
+        register_mjlab_task(f"Swing-{name}", inside, inside, load_rl_cfg("Mjlab-Tracking-Flat-Unitree-G1"))
 
 
 def test_tracking_of_a_motion_that_wraps_around_is_isolated(swings):
@@ -438,13 +451,27 @@ def test_tracking_of_a_motion_that_wraps_around_is_isolated(swings):
         ("mjlab:mjlab-cartpole-balance", r"did you mean Mjlab-Cartpole-Balance\?"),
         ("mjlab:Mjlab-Lift-Cube-Yam-Rgb", "camera sensor 'camera_d405'"),
         ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "the command 'motion' has no motion file"),
-        ("mjlab:Swing-adaptive", "register the task with sampling_mode 'uniform'"),
+        ("mjlab:Swing-adaptive", r"\(sampling_mode\): .*register the task with sampling_mode 'uniform'"),
+        ("mjlab:Swing-inside", r"the command 'motion' samples .* \(rsi.sampling_mode\): .* sampling_mode 'uniform'"),
         ("mjlab:no_such_package:Task", "no_such_package cannot be imported"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(task, message, swings):
     with pytest.raises(ValueError, match=message):
         find_spec(task)
+
+
+def test_an_inherited_way_to_sample_that_is_not_read_is_not_refused(swings):
+    cfg = source.Source("mjlab:Swing-inherited", "Swing-inherited").env_cfg()
+    assert cfg.commands["motion"].sampling_mode == "adaptive" and source.shared_by_groups(cfg) is None
+
+
+def test_a_candidate_may_not_sample_by_the_failures_of_others(swings):
+    task_class = find_spec("mjlab:Swing-uniform").task_class
+    with pytest.raises(
+        PatchError, match=r"commands\['motion'\] samples by the failures .* take sampling_mode 'uniform'"
+    ):
+        task_class.complete({"commands": {"motion": {"sampling_mode": "adaptive"}}}, "")
 
 
 @pytest.fixture(scope="module")
@@ -464,9 +491,16 @@ def package(tmp_path_factory):
         "untrained.py": HALF.replace("Half", "Untrained").replace("cfg, rl_cfg)", "cfg, None)"),
         "half/tasks.py": "import no_such_thing",
     }
-    (folder / "swinging").mkdir()
-    (folder / "half").mkdir()
+    # checkouts: with a version of mjlab that they ask for, and with an entry point
+    broken = "from mjlab.managers.reward_manager import RewardTermCfg\nRewardTermCfg(no_such=1)"
+    for name, asked in (("pinned", "mjlab==1.2.0"), ("served", "mjlab[cu128]>=1.2")):
+        files[f"{name}-repo/pyproject.toml"] = f"[project]\ndependencies = ['numpy', \"{asked}\"]\n"
+        files[f"{name}-repo/src/{name}/__init__.py"] = broken
+    files["pointed-repo/pyproject.toml"] = "[project.entry-points.'mjlab.tasks']\npointed = 'pointed.registered'\n"
+    files["pointed-repo/src/pointed/__init__.py"] = ""
+    files["pointed-repo/src/pointed/registered.py"] = HALF.replace("Half", "Pointed")
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
 
@@ -519,6 +553,12 @@ end = TerminationTermCfg(far, {"limit": 2.0})
 variant("Two", {"actor": ("policy", "speeds"), "critic": ("speeds",)}, end, curriculum)
 variant("Plain", {}, TerminationTermCfg(Warps))
 variant("Lost", {"actor": ("policy",), "critic": ("privileged",)}, end)
+variant("Stacked", {"actor": ("policy",)}, end)
+cfg, rl_cfg = load_env_cfg("Stacked"), load_rl_cfg("Stacked")
+cfg.observations["policy"].history_length, cfg.observations["policy"].flatten_history_dim = 3, False
+register_mjlab_task("Stacked-History", cfg, cfg, rl_cfg)
+rl_cfg.actor.class_name = "other:PointModel"
+register_mjlab_task("Points", load_env_cfg("Stacked"), cfg, rl_cfg)
 """
 
 
@@ -560,13 +600,42 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
         ("other_library:Task", r"other_library.py:1: ImportError: cannot import name 'no_such_name'[^;]*$"),
         ("old_call:Task", r"old_call.py:2: TypeError: RewardTermCfg.* argument 'no_such'; is it for mjlab \d"),
         ("half:Half-Tas", r"did you mean Half-Task\?\); .*half/tasks.py:1: ModuleNotFoundError"),
+        (
+            "pinned:Task",
+            r"pinned/__init__.py:2: TypeError: .*'no_such'; it asks for mjlab==1.2.0, and \d\S* is installed$",
+        ),
+        ("served:Task", r"served/__init__.py:2: TypeError: RewardTermCfg.* argument 'no_such'$"),
+        ("swinging:Stacked-History", r"observations\['policy'\].flatten_history_dim is False, .* of the actor reads"),
+        ("swinging:Points", r"swinging:Points: rl_cfg.actor.class_name: other:PointModel .* must be MLPModel"),
         ("untrained:Untrained-Task", "untrained:Untrained-Task has no settings of PPO: .* with an rl_cfg$"),
     ],
 )
 def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
     monkeypatch.chdir(package)
+    for name in ("pinned", "served"):
+        monkeypatch.syspath_prepend(package / f"{name}-repo" / "src")
     with pytest.raises(ValueError, match=message):
         find_spec(f"mjlab:{task}")
+
+
+def test_entry_points_of_a_checkout_register_its_tasks(package, monkeypatch):
+    monkeypatch.syspath_prepend(package / "pointed-repo" / "src")
+    found = source.find_source("mjlab:pointed:Pointed-Task")
+    assert (found.task_id, found.package) == ("Pointed-Task", "pointed")
+
+
+def test_an_older_mjlab_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "mjlab" / "tasks").mkdir(parents=True)
+    for path in ("mjlab/__init__.py", "mjlab/tasks/__init__.py"):
+        (tmp_path / path).write_text("")
+    kept = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "mjlab"}
+    for name in kept:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"^mjlab \S+ is too old: 1.2 or newer is needed"):
+        source.list_tasks()
+    for name in [name for name in sys.modules if name.split(".")[0] == "mjlab"]:
+        del sys.modules[name]
 
 
 def test_an_installed_package_that_is_broken_is_named_where_a_task_is_unknown(package, monkeypatch):
@@ -583,6 +652,7 @@ def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_p
     driven = Driven(GO1, 2, 2, patches=[{}, {"events": {"push_robot": None}}])
     world, blocks = driven.task.world, driven.task.blocks
     twist = world.env.command_manager.get_term("twist")  # an action may keep it
+    assert isinstance(twist, type(blocks[0].command_manager.get_term("twist")))  # actions check it
     whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
     driven.actions.copy_(torch.rand(4, 12))
     driven.task.step(torch.empty(0))
@@ -621,10 +691,14 @@ def test_of_an_action_its_own_attributes_are_read_and_indices_of_as_many_joints_
 
 
 def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
+    from mjlab.tasks.velocity.mdp import UniformVelocityCommand
+
     from envcoder_bench.tasks.mjlab_tasks.view import Commands
 
-    commands = Commands()
+    cfgs = find_spec(f"mjlab:{GO1}").task_class.source.env_cfg().commands
+    commands = Commands(cfgs)
     twist = commands.get_term("twist")
+    assert isinstance(twist, UniformVelocityCommand) and not isinstance(twist, type(cfgs["twist"]))
     for read in (lambda: commands.get_command("twist"), lambda: twist.vel_command_b):
         with pytest.raises(UserError, match=r"reads the command 'twist' .*: read it in process_actions"):
             read()
