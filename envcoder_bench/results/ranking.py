@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.words import counted, decimal_places, listed
 from envcoder_bench.results.logs import Point
+from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
@@ -18,8 +19,11 @@ from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
 @dataclass(frozen=True)
-class Ranked:
+class Ranked(Metrics):
     """One candidate over its seeds. Without any fitness ``rank`` is None and the numbers are NaN.
+
+    The metrics are joined as Metrics says. The fitness of a candidate that a race stopped is that of the iteration. It
+    is not compared with the baseline's, and its rank is below all that went on.
 
     Attributes:
         rank: place in the ranking, from 1; candidates that nothing tells apart share a place.
@@ -37,13 +41,8 @@ class Ranked:
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
-        episode_length, shaped_return: means over ``seeds``.
-        episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
-        hacked: why its policies are taken to exploit its reward, see ``results.hacks``; empty if not.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
-        stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
-            is not compared with the baseline's, and its rank is below all that went on.
     """
 
     rank: int | None
@@ -63,17 +62,7 @@ class Ranked:
     p_best: float = NAN
     contender: bool = False
     steps_to_tie: float = NAN
-    episodes: int = 0
-    episode_length: float = NAN
-    shaped_return: float = NAN
-    env_steps: int = 0
-    unstable_resets: int = 0
-    training_episodes: int = 0
-    contact_overflows: int = 0
     errors: tuple[str, ...] = ()
-    stopped_at: int = 0
-    reason: str = ""
-    hacked: str = ""
     run: str = ""
 
     @property
@@ -200,7 +189,6 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
     """Return the fields of Ranked that need no other candidate's rank, from a candidate's rows in order of seeds."""
     measured = [r for r in rows if r.measured]
     name = rows[0].candidate
-    stopped_at = max(r.stopped_at for r in rows)
     # fitness: over seeds by the model, of one seed over its episodes
     fitness, low, high = mean_or_nan([r.fitness for r in measured]), NAN, NAN
     if len(measured) == 1 and not model.has_spread:
@@ -214,8 +202,6 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         versus = model.difference(name, HUMAN)
     elif shared:
         versus = Difference(mean_or_nan([whole[name][seed] - human[seed] for seed in shared]))
-    # a return that diverged would leave no mean of the others
-    returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=name,
         status=_status(rows),
@@ -229,17 +215,11 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         vs_human_ci_low=versus.low,
         vs_human_ci_high=versus.high,
         vs_human_p=versus.p,
-        episodes=sum(r.episodes for r in rows),
-        episode_length=mean_or_nan([r.episode_length for r in measured]),
-        shaped_return=mean_or_nan(returns),
-        env_steps=sum(r.env_steps for r in rows),
-        unstable_resets=sum(r.unstable_resets for r in rows),
-        training_episodes=sum(r.training_episodes for r in rows),
-        contact_overflows=sum(r.contact_overflows for r in rows),
         errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
-        stopped_at=stopped_at,
-        reason=next((r.reason for r in rows if r.reason), ""),
-        hacked=next((r.hacked for r in rows if r.hacked), ""),
+        **{
+            name: metric.over_seeds([getattr(row, name) for row in rows], [getattr(row, name) for row in measured])
+            for name, metric in METRICS.items()
+        },
     )
 
 
@@ -277,7 +257,9 @@ def summary(ranked: Sequence[Ranked], facts: Mapping[str, Any], paths: Mapping[s
 
 
 def _json_row(ranked: Ranked) -> dict[str, Any]:
-    row = {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(ranked).items() if key != "run"}
+    values = asdict(ranked)
+    names = [name for name in values if name not in METRICS and name != "run"]
+    row = {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in [*names, *METRICS]}
     row["baseline"] = ranked.baseline
     return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 
@@ -316,8 +298,10 @@ def read_ranking(path: str | Path) -> list[Ranked]:
 
 
 def _ranked(row: dict[str, Any]) -> Ranked:
-    fields: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
-    fields.update({key: one_line(x) for key, x in fields.items() if isinstance(x, str)})
-    fields.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
-    fields["errors"] = tuple(map(one_line, row.get("errors", ())))
-    return Ranked(rank=row["rank"], **fields)
+    """Return a row of summary.json; keys of a later version are left out."""
+    known = {each.name for each in fields(Ranked)} - {"rank"}
+    values: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key in known}
+    values.update({key: one_line(x) for key, x in values.items() if isinstance(x, str)})
+    values.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
+    values["errors"] = tuple(map(one_line, row.get("errors", ())))
+    return Ranked(rank=row["rank"], **values)

@@ -11,6 +11,7 @@ from typing import Any
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.results.csv_log import table_text
+from envcoder_bench.results.metrics import METRICS, Metrics
 
 OK = "ok"
 RUNNING = "running"
@@ -23,25 +24,15 @@ STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED, STOPPED)
 NAN = math.nan
 
 
-@dataclass
-class Result:
-    """The result of one candidate and seed. Unknown numbers are NaN, or None for ``shaped_return``.
+@dataclass(frozen=True)
+class Result(Metrics):
+    """The result of one candidate and seed: its fitness, and the fields of Metrics. Unknown numbers are NaN.
 
     Attributes:
         candidate, seed: the group.
         status: one of STATUSES; ``running`` during the run, with the last measured fitness.
         fitness, fitness_ci_low, fitness_ci_high: mean over the evaluation episodes and its 95 % interval.
-        episodes, episode_length: number of evaluation episodes, and their mean length in control steps.
-        shaped_return: mean undiscounted return of the candidate's own reward over the last training episodes.
-        env_steps: control steps of training of this candidate and seed.
         error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
-        unstable_resets: number of resets of environments because their physics blew up.
-        training_episodes: number of finished training episodes, including those that ended in a blow-up.
-        contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
-            room; if it is not 0, the row is not reliable.
-        stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
-        half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
-        hacked: why the candidate's policies are taken to exploit its reward, see ``results.hacks``; empty if not.
     """
 
     candidate: str
@@ -50,24 +41,15 @@ class Result:
     fitness: float = NAN
     fitness_ci_low: float = NAN
     fitness_ci_high: float = NAN
-    episodes: int = 0
-    episode_length: float = NAN
-    shaped_return: float | None = None
-    env_steps: int = 0
     error: str = ""
-    unstable_resets: int = 0
-    training_episodes: int = 0
-    contact_overflows: int = 0
-    stopped_at: int = 0
-    reason: str = ""
-    half_step_fitness: float = NAN
-    hacked: str = ""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        # they may quote a candidate
-        self.error, self.reason, self.hacked = map(one_line, (self.error, self.reason, self.hacked))
+        texts = {name: getattr(self, name) for name in ("error", *METRICS)}
+        for name, text in texts.items():
+            if isinstance(text, str):  # it may quote a candidate
+                object.__setattr__(self, name, one_line(text))
 
     @property
     def key(self) -> tuple[str, int]:
@@ -84,13 +66,9 @@ class Result:
         return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
 
 
-COLUMNS = tuple(field.name for field in fields(Result))
-_READ: dict[Any, Callable[[str], Any]] = {  # cells by the types of fields
-    str: one_line,
-    int: int,
-    float: lambda cell: float(cell) if cell else NAN,
-    float | None: lambda cell: float(cell) if cell else None,
-}
+_TYPES: dict[str, Any] = {field.name: field.type for field in fields(Result)}
+COLUMNS = (*(name for name in _TYPES if name not in METRICS and name != "error"), *METRICS, "error")
+_NEEDED = ("candidate", "seed", "status", "fitness")
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -99,9 +77,11 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read results.csv.
+    """Read results.csv by the names of its columns.
 
-    Raises ValueError if the columns are others or a row is incomplete; the message names the file.
+    Columns that an earlier version did not write have their defaults; those of a later version are left out.
+
+    Raises ValueError if a needed column is missing or a row is incomplete; the message names the file.
     """
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -111,16 +91,22 @@ def read_results(path: str | Path) -> list[Result]:
     if not text.endswith("\n"):
         raise ValueError(f"{path}: its end is missing")
     header, *rows = csv.reader(io.StringIO(text))
-    if tuple(header) not in (COLUMNS, COLUMNS[:-2]):  # runs of earlier versions lack the last two
-        raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
-    more = [""] * (len(COLUMNS) - len(header))
-    return [_result([*row, *more], f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+    missing = [name for name in _NEEDED if name not in header]
+    if missing:
+        raise ValueError(f"{path}: not a results.csv; it has no column {', '.join(missing)}")
+    return [_result(header, row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
 
 
-def _result(row: Sequence[str], where: str) -> Result:
-    if len(row) != len(COLUMNS):
-        raise ValueError(f"{where} has {len(row)} cells and not {len(COLUMNS)}")
+def _result(header: Sequence[str], row: Sequence[str], where: str) -> Result:
+    if len(row) != len(header):
+        raise ValueError(f"{where} has {len(row)} cells and not {len(header)}")
     try:
-        return Result(*(_READ[field.type](cell) for field, cell in zip(fields(Result), row)))
+        return Result(**{name: _cell(_TYPES[name], text) for name, text in zip(header, row) if name in _TYPES})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _cell(kind: Callable[[str], Any], text: str) -> Any:
+    if kind is str:
+        return one_line(text)
+    return NAN if kind is float and not text else kind(text)

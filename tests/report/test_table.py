@@ -13,7 +13,17 @@ MEANING = "how well the commanded velocity is followed, mean over the full episo
 
 
 def ok(candidate, seed, fitness, **more):
-    return Result(candidate, seed, "ok", fitness, fitness - 0.015, fitness + 0.015, 64, 1000 * fitness, **more)
+    return Result(
+        candidate,
+        seed,
+        "ok",
+        fitness,
+        fitness - 0.015,
+        fitness + 0.015,
+        episodes=64,
+        episode_length=1000 * fitness,
+        **more,
+    )
 
 
 SMALL = [

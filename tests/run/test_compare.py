@@ -28,7 +28,7 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
     )
     rows = [
         Result(name, seed + k, "failed", error="broken </script>") if value is None
-        else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, 8, 50.0, 1.0, 100)
+        else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, episodes=8, env_steps=100)
         for name, values in fitness.items() for k, value in enumerate(values)
     ]  # fmt: skip
     write_results(folder.results, rows)

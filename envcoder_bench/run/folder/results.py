@@ -3,6 +3,7 @@
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
@@ -65,8 +66,8 @@ def write_policies(
             write_atomic(folder.candidate(name) / "policy.pth", policy)
 
 
-def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], short_points: bool) -> None:
-    """Write to the rows why their candidates are hacked."""
+def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], short_points: bool) -> list[Result]:
+    """Return the rows with why their candidates are hacked."""
     try:
         points = read_points(folder.points) if folder.points.is_file() else []
         bounds = fitness_bounds(spec.task, spec.config)
@@ -74,8 +75,7 @@ def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], sh
     except (OSError, ValueError) as error:  # the results must not depend on it
         log.warning("%s cannot be read, so that nothing is said of hacked rewards: %s", folder.points, error)
         reasons = {}
-    for result in results:
-        result.hacked = reasons.get(result.candidate, "")
+    return [replace(result, hacked=reasons.get(result.candidate, "")) for result in results]
 
 
 def _other_actions(spec: RunSpec) -> set[str]:
@@ -104,7 +104,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     cfg, sources, results = spec.config, spec.sources, saved.results
     meaning = fitness_meaning(spec)
     short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
-    _mark_hacked(folder, spec, results, short_points)
+    results = _mark_hacked(folder, spec, results, short_points)
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     # the ranking

@@ -1,6 +1,5 @@
 """The rows of results.csv that a wave gives: those of its groups, and those of the untrained policy."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,7 +39,7 @@ def trained(session: Session) -> list[Result]:
         if g in failures or session.episodes is None:
             fields.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            fields.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            fields.update(shaped_return=returns[g])
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
                 fields.update(scores(session.spec, session.episodes, g))
