@@ -7,7 +7,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from isaacgym_mujoco.physics.warp_streams import warp_stream
+from mujoco_batches.physics.warp_streams import warp_stream
 
 # the numbers of core.noise, which imports this module
 PURPOSES = 16

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from isaacgym_mujoco.compat.mujoco_gl import import_without_opengl
+from mujoco_batches.compat.mujoco_gl import import_without_opengl
 
 if TYPE_CHECKING:
     from isaacgym_mujoco.import_hook import install

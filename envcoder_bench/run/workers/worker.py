@@ -54,7 +54,7 @@ from envcoder_bench.run.workers.messages import (
     WorkerSetup,
 )
 from envcoder_bench.tasks.spec import TaskSpec
-from isaacgym_mujoco.process import share_cpus
+from mujoco_batches.process import share_cpus
 
 Send = Callable[[Any], None]
 

@@ -25,7 +25,7 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask, read
 from envcoder_bench.trainers.registry import trainer_class
-from isaacgym_mujoco.api import torch_utils
+from mujoco_batches import torch_utils
 
 SYSTEM, TERMS, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
     "system.md", "terms.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",

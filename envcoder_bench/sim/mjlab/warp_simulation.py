@@ -11,7 +11,7 @@ import warp as wp
 from mjlab.sim.sim import Simulation
 from torch import Tensor
 
-from isaacgym_mujoco.physics.warp_device import DROPPING
+from mujoco_batches.physics.warp_device import DROPPING
 
 
 class WarpSimulation(Simulation):

@@ -22,7 +22,7 @@ from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet, shared_by_gro
 
 if TYPE_CHECKING:
     from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
-    from isaacgym_mujoco.physics.live_tensors import PoseSource
+    from mujoco_batches.physics.live_tensors import PoseSource
 
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
 TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
@@ -171,7 +171,7 @@ class MjlabTask(Task):
         return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
 
     def pose_source(self) -> PoseSource | None:
-        from isaacgym_mujoco.physics.live_tensors import PoseSource
+        from mujoco_batches.physics.live_tensors import PoseSource
 
         sim = self.world.sim
         return PoseSource(sim.mj_model, lambda: sim.data.qpos[:].detach().double().cpu().numpy())

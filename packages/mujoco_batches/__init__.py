@@ -1,0 +1,8 @@
+"""Batches of MuJoCo and MuJoCo Warp: scenes with many robots on the CPU and on CUDA, without anybody's API.
+
+``physics/`` steps batches of one MjModel and computes their contacts, ``engine/`` simulates scenes with many robots,
+``assets/`` reads robots and terrain, ``scene/`` describes scenes, ``compat/`` has the private parts of the libraries
+below.
+"""
+
+__version__ = "0.1.0"
