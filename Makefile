@@ -1,11 +1,12 @@
 # make demo   install, then rank shaping candidates for a cart-pole swing-up (2 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
-# make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make test-fast   install, then run the fast tests (about 2 minutes on 2 cores), for daily work
+# make test-mjlab   what needs mjlab, with mjlab, in an environment of its own; a test that is skipped fails
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
-# make lock   write requirements.txt, requirements-test.txt and requirements-build.txt again, with the hashes of all files; needs uv
+# make lock   write requirements.txt and those of the tests, mjlab and builds again, with the hashes of all files; needs uv
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation
 LOCKED = --no-deps --require-hashes -r
 
-.PHONY: demo demo-auto test test-fast bench-check docs lint lock install clean
+.PHONY: demo demo-auto test test-fast test-mjlab bench-check docs lint lock install clean
 
 install: $(VENV)/installed
 
@@ -39,8 +40,16 @@ $(VENV)/tested: $(VENV)/installed requirements-test.txt
 	$(PIP) $(LOCKED) requirements-test.txt
 	@touch $@
 
-# requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
-# build brings are not locked: see requirements-torch.txt
+# mjlab, and what it needs besides. The packages of .venv follow on the path, those that are installed from this folder included
+$(VENV)-mjlab/installed: $(VENV)/tested requirements-mjlab.txt
+	$(PYTHON) -m venv $(VENV)-mjlab
+	$(VENV)-mjlab/bin/python -c 'import site; base, own = map(site.getsitepackages, (["$(abspath $(VENV))"], None)); \
+		open(f"{own[0]}/base.pth", "w").write(f"import site; site.addsitedir({base[0]!r})\n")'
+	$(VENV)-mjlab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-mjlab.txt
+	@touch $@
+
+# requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides, requirements-mjlab.txt
+# mjlab with what it needs besides these; torch and what its CUDA build brings are not locked: see requirements-torch.txt
 # requirements-build.txt has what builds this package, editable, and those of the others that have no wheel
 BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco --no-emit-package mujoco-batches
@@ -57,6 +66,13 @@ lock:
 	mv requirements.new requirements-test.txt
 	printf '%s\n' $(BUILD) | $(LOCK) --constraint requirements.txt --constraint requirements-test.txt \
 		--output-file requirements-build.txt -
+	cat requirements.txt requirements-test.txt > requirements-mjlab.txt  # uv keeps these versions where it can
+	$(LOCK) pyproject.toml --extra mjlab --output-file requirements-mjlab.txt
+	awk 'FILENAME != "requirements-mjlab.txt" { if (/^[a-z]/) have[$$1] = 1; next } \
+		/^[a-z]/ { skip = ($$1 in have) || /^(rsl-rl-lib|torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
+		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
+	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
+	mv requirements.new requirements-mjlab.txt
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -69,6 +85,10 @@ test: $(VENV)/tested
 
 test-fast: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-mjlab: $(VENV)-mjlab/installed
+	$(VENV)-mjlab/bin/python -m pytest -n $(JOBS) --dist worksteal --no-skips -m "not cuda" $(PYTEST_FLAGS) \
+		-k "mjlab or rsl_rl" tests/tasks/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests
@@ -86,4 +106,4 @@ lint: $(VENV)/tested
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs build dist
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab build dist

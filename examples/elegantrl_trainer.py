@@ -18,8 +18,10 @@ from torch import Tensor
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths
+from envcoder_bench.trainers.ppo import hyperparameters
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.policy import policy_module
 
@@ -59,6 +61,10 @@ class ElegantPPO(Trainer):
         """Allocate a rollout: states, actions before tanh, log-probabilities, rewards, 1 where no episode ended."""
         shape = (self.horizon, self._layout.envs_per_group)
         return [torch.zeros(*shape, *rest, device=self._device) for rest in ((obs_dim,), (action_dim,), (), (), ())]
+
+    @classmethod
+    def keys(cls) -> Sequence[str]:
+        return hyperparameters.keys()  # of which ``elegantrl_config`` reads some
 
     @classmethod
     def check(cls, params: Params, num_envs: int) -> None:
@@ -105,7 +111,7 @@ class ElegantPPO(Trainer):
         return self._layout.merge(taken)
 
     def _random(self, group: int, step: int) -> Any:
-        return stream.seeded(noise.stream_seed(self._seeds[group], step, noise.ACTION), self._device)
+        return stream.seeded(noise.stream_seed(self._seeds[group], step, Purpose.ACTION), self._device)
 
     def record(self, step: EnvStep) -> None:
         rewards, done = self._layout.split(step.reward), self._layout.split(step.done)

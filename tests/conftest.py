@@ -47,6 +47,26 @@ _LONGEST = (
 )  # fmt: skip
 
 
+def pytest_addoption(parser):
+    parser.addoption("--no-skips", action="store_true", help="a test or a file that is skipped fails")
+
+
+def _fail_if_skipped(report, config):
+    if report.skipped and not hasattr(report, "wasxfail") and config.getoption("--no-skips"):
+        *_, why = report.longrepr if isinstance(report.longrepr, tuple) else (report.longrepr,)
+        report.outcome, report.longrepr = "failed", f"{report.nodeid} with --no-skips: {why}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    _fail_if_skipped((yield).get_result(), collector.config)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    _fail_if_skipped((yield).get_result(), item.config)
+
+
 def pytest_collection_modifyitems(items):
     """Begin with the files that take longest (for pytest-xdist's --no-loadscope-reorder)."""
     rank = {name: k for k, name in enumerate(_LONGEST)}

@@ -53,7 +53,7 @@ class SingleCandidateEnv:
         """
         if seed is not None:
             is_group_seed = seed == self.env.group_seeds[0]
-            # beyond the counters of training and evaluation; noise has room for 2^59 steps
+            # beyond the counters of training and evaluation; noise has room for 2^58 steps
             first = 0 if is_group_seed else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
             obs = self.env.begin_all(first)
         else:

@@ -24,6 +24,7 @@ from envcoder_bench.compile.program import ACTION, Fault, Output, Program
 from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.sizes import equal, for_any_size
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
@@ -188,7 +189,7 @@ class SampleState:
         chosen = torch.arange(rows, device=device) % n
         self.state = {key: x.to(device)[chosen] for key, x in state.items()}
         self.state.setdefault("progress_buf", torch.zeros(rows, dtype=torch.int64, device=device))
-        self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, rows, action_dim, device) - 1.0
+        self.state["actions"] = 2.0 * noise.uniform(0, 0, Purpose.ACTION, rows, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()
 
     def given(self) -> StateDict:

@@ -14,14 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.purposes import STRIDE, place
+
 Counter = int | Tensor  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
 # how many lanes, counted from 0, or which ones: int64 ``(n,)``; then a seed may be ``(n, 1)``, one for each lane
 Lanes = int | Tensor
-
-PURPOSES = 16  # number of purposes; two different purposes never share random numbers
-# exploration; commands and draws while functions are loaded and checked. The others: shaping/kinds.py has 1 to 6, 8 and
-# 12, tasks/isaacgym_tasks/ 7 and 9, tasks/terrain_locomotion.py 10 and 11, tasks/mjlab_tasks/ 13; 14 and 15 are free
-ACTION, CONTROL = 0, 6
 
 SPREAD = 0x5851F42D4C957F2D  # times a seed, so that those of neighbours differ in all bits
 EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of any training
@@ -52,7 +49,7 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
     if isinstance(step, int) and device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
-        return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
+        return _hash_numpy(seed, step * STRIDE + place(purpose), lanes, columns)
     if device.type != "cpu" and isinstance(lanes, Tensor) and isinstance(seed, Tensor) and _kernels() is not None:
         return _kernels().hash_lanes(seed.reshape(-1), step, purpose, lanes, columns)
     return _hash_torch(seed, step, purpose, lanes, columns, device)
@@ -72,7 +69,7 @@ def _hash_torch(seed: Counter, step: Counter, purpose: int, lanes: Lanes, column
     """Hash by torch's operators, which CUDA graphs can capture and the recorder can trace."""
     golden = _SIGNED[_GOLDEN]
     key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
-    key = _mix(key + step * PURPOSES + purpose + golden)
+    key = _mix(key + step * STRIDE + place(purpose) + golden)
     lane = torch.arange(lanes, dtype=torch.int64, device=device) if isinstance(lanes, int) else lanes
     lane = lane.unsqueeze(1) + 1
     column = torch.arange(1, columns + 1, dtype=torch.int64, device=device)

@@ -7,13 +7,14 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.noise import signed
+from envcoder_bench.core.purposes import STRIDE, place
 from mujoco_batches.physics.warp_streams import warp_stream
 
-# the numbers of core.noise, which imports this module
-PURPOSES = 16
+# the numbers of core.noise
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
 _MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))
-_PURPOSES = wp.constant(wp.int64(PURPOSES))
+_STRIDE = wp.constant(wp.int64(STRIDE))
 _MIX_B = wp.constant(wp.uint64(0x94D049BB133111EB))
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
@@ -31,7 +32,7 @@ def _hashed(
 ) -> wp.uint64:
     count = counter
     if steps:
-        count = counter + steps[0] * _PURPOSES
+        count = counter + steps[0] * _STRIDE
     key = _mix(wp.uint64(seeds[row % seeds.shape[0]]) + _GOLDEN)
     key = _mix(key + wp.uint64(count) + _GOLDEN)
     key = _mix(key + (wp.uint64(lane) + wp.uint64(1)) * _GOLDEN)
@@ -80,7 +81,7 @@ def _launched(
     kernel: wp.Kernel, kind: torch.dtype, seeds: Tensor, step: int | Tensor, purpose: int, lanes: Tensor, columns: int
 ) -> Tensor:
     steps = wp.from_torch(step.reshape(1)) if isinstance(step, Tensor) else None
-    counter = purpose if isinstance(step, Tensor) else step * PURPOSES + purpose
+    counter = place(purpose) if isinstance(step, Tensor) else signed(step * STRIDE + place(purpose))
     wp.init()  # a second call does nothing
     numbers = torch.empty(len(lanes), columns, dtype=kind, device=lanes.device)
     if numbers.numel():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.trainers.ppo.policy import Clip
 
@@ -55,7 +56,7 @@ def affine_command(env: GroupedVecTask, varying: Collection[str]) -> Affine | No
 def _scatter(env: GroupedVecTask, keys: Collection[str]) -> None:
     """Write random numbers to these keys of the state."""
     for number, key in enumerate(sorted(keys)):
-        values = noise.normal(1, number, noise.CONTROL, env.num_envs, env.state[key][0].numel())
+        values = noise.normal(1, number, Purpose.COMMAND, env.num_envs, env.state[key][0].numel())
         values = values.view_as(env.state[key])
         env.state[key].copy_(values if values.dtype == env.state[key].dtype else (values.abs() * 20.0).round())
 
@@ -66,7 +67,7 @@ def _compared(env: GroupedVecTask, weight: Tensor, bias: Tensor, limit: float) -
     pairs = []
     for k in range(_SAMPLES):
         size = _SMALLEST * (limit / _SMALLEST) ** (k / (_SAMPLES - 1))
-        actions = (2.0 * noise.uniform(0, k, noise.CONTROL, num, width) - 1.0) * size
+        actions = (2.0 * noise.uniform(0, k, Purpose.COMMAND, num, width) - 1.0) * size
         pairs.append((actions @ weight.T + bias, _commands(env, actions)))
     fitted, actual = (torch.cat(each) for each in zip(*pairs))
     tolerance = _PRECISION * max(1.0, float(actual.abs().max()))

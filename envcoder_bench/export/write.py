@@ -15,7 +15,8 @@ from torch import Tensor
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.noise import ACTION, normal
+from envcoder_bench.core.noise import normal
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.export.describe import as_text, describe
@@ -142,7 +143,7 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
     command = affine_command(env, varying) if has_command and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
-    unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
+    unlikely = normal(0, 0, Purpose.ACTION, len(seen), policy.obs_dim)
     obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
     description = describe(run, policy, group.shaping, contract, command)
     if not has_command:
@@ -157,7 +158,7 @@ def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
     varying: set[str] = set()
     for step in range(_STEPS):
         seen.append(obs.clone())
-        obs = env.step(policy(obs) + 0.3 * normal(0, step, ACTION, env.num_envs, policy.action_dim)).obs
+        obs = env.step(policy(obs) + 0.3 * normal(0, step, Purpose.ACTION, env.num_envs, policy.action_dim)).obs
         varying |= {key for key, x in env.state.items() if not bool((x == first[key]).all())}
     return torch.cat(seen), varying
 

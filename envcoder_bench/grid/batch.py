@@ -18,6 +18,7 @@ from torch import Tensor
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import first_line
 from envcoder_bench.core.graph_capture import capturing
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.protocol import RUNNING, Episodes, by_rows, result, roll_pitch_yaw, rotate_inverse
 from envcoder_bench.grid.robots import Robot, observe
@@ -115,7 +116,7 @@ class Batch:
         start, n = self.scene.settings.start, len(self.specs)
         lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
         joints = self._stance.shape[1]
-        drawn = 2.0 * noise.uniform(self.scene.settings.seed, 0, noise.CONTROL, lanes, 3 + joints) - 1.0
+        drawn = 2.0 * noise.uniform(self.scene.settings.seed, 0, Purpose.COMMAND, lanes, 3 + joints) - 1.0
         # a quaternion of a turn about z, the same bits for any number of robots
         half_yaw = (0.5 * start.spread_yaw) * drawn[:, 2]
         sine, cosine = by_rows(torch.sin, half_yaw), by_rows(torch.cos, half_yaw)

@@ -14,6 +14,7 @@ from envcoder_bench.compile.program import Program, to_plain
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
 from envcoder_bench.jail.surroundings import clocks_ahead, names_given, start_clocks, with_remedy
@@ -166,7 +167,7 @@ def _perturb(state: dict[str, Tensor]) -> dict[str, Tensor]:
     perturbed = dict(state)
     for key, x in state.items():
         if x.is_floating_point():
-            shift = noise.uniform(1, 1, noise.CONTROL, x.shape[0], max(x[0].numel(), 1)) - 0.5
+            shift = noise.uniform(1, 1, Purpose.COMMAND, x.shape[0], max(x[0].numel(), 1)) - 0.5
             shift = shift.reshape(x.shape).to(x.dtype)
             perturbed[key] = x * (1 + 0.02 * shift) + 0.01 * shift
     return perturbed

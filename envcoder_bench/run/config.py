@@ -20,22 +20,11 @@ from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.trainers.registry import trainer_class
 
 BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
-# keys that the trainer reads and that are not in the files of cfg/train
-OPTIONAL_TRAIN_KEYS = (
-    *(
-        f"params.config.{key}"
-        for key in (
-            "num_actors", "minibatch_size", "minibatch_size_per_env", "schedule_type", "weight_decay",
-            "bound_loss_type", "use_smooth_clamp", "schedule_entropy", "empirical_normalization",
-            "grad_norm_per_network",
-        )
-    ),
-    "params.network.mlp.critic_units",
-    *(f"params.network.space.continuous.{key}" for key in ("max_sigma", "std_type")),
-)  # fmt: skip
 _MIXED = "params.config.mixed_precision"
+_TRAINER = "train.params.algo.name"
 _SUCH = "learning_iterations=100 or train.params.config.gamma=0.99"
 Tree = Mapping[str, Any]
 
@@ -65,6 +54,17 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
 
 
+def trainer_keys(train: Tree) -> list[str]:
+    """Return the dotted keys that the trainer of a train config reads, whether the config has them or not.
+
+    It imports the trainer. There are none if there is no such trainer, which ``check_training`` refuses.
+    """
+    params = {"algo": {"name": select(train, "params.algo.name")}}
+    with contextlib.suppress(ValueError):
+        return [f"params.{key}" for key in trainer_class(params).keys()]  # noqa: SIM118, it is not a mapping
+    return []
+
+
 def find_task(task: str | TaskSpec) -> TaskSpec:
     """Return a task by its name, its folder or ``module:Class``. Raises UserError if there is none."""
     with user_input():
@@ -83,7 +83,9 @@ def train_defaults(spec: TaskSpec) -> Tree:
         return merged(_with_parents(spec.train or _shipped("PPO"), "train"), task_name)
     tree: dict[str, Any] = dict(read_yaml(spec.train))
     base = merged(_parents(spec.train, tree.pop("defaults", None) or ["PPO"], "train"), task_name)
-    keys = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
+    keys = dotted_keys(base)
+    if not set(dotted_keys(tree)) <= set(keys):
+        keys += trainer_keys(merged(base, tree))
     foreign = not issubclass(spec.task_class, SimTask)
     if foreign:  # rl_games' own file: what has no effect here is left out
         return merged(base, _only(tree, {*keys} - {_MIXED}))
@@ -166,9 +168,9 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree, shipped = _composed_files(spec)
-    # keys of the files, and those that a task or the trainer reads without having them in a file
     keys = dict.fromkeys(shipped)
-    keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
+    # the trainer first, because it has keys that are in no file
+    overrides = sorted(overrides, key=lambda override: not override.startswith(f"{_TRAINER}="))
     used = used_keys(spec.task_class)
     word = ""  # that is read
     try:
@@ -180,6 +182,9 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 raise ValueError(f"{override.input_line}: keys have no @package")
             if override.is_sweep_override():
                 raise ValueError(f"give one value, a list as {key}=[a,b], or a text with a comma as {key}='\"a,b\"'")
+            if key.startswith("train.") and key not in keys:
+                train = plain(OmegaConf.to_container(tree.train))
+                keys.update(dict.fromkeys(f"train.{name}" for name in trainer_keys(train)))
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
                 keys.update(dict.fromkeys(f"task.{name}" for name in used))
                 hint = near_matches(key, keys) or f" (keys are such as {_SUCH})"

@@ -9,7 +9,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.settings import dotted, merged, nested, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, train_defaults
+from envcoder_bench.run.config import train_defaults, trainer_keys
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
@@ -101,7 +101,7 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
     # each key is used, is known to have no effect, or is refused
     defaults = train_defaults(task)
-    keys = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
+    keys = (*trainer_keys(defaults), *dotted(defaults))
     values: Leaves = {}
     without: list[str] = []
     for key, value in leaves.items():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import kept, outputs
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
@@ -128,7 +129,7 @@ class TrialState:
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
         if actions is None:  # the number at (environment, column) does not depend on how many columns there are
-            actions = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, MAX_ACTION_DIM, task.device) - 1.0
+            actions = 2.0 * noise.uniform(0, 0, Purpose.ACTION, self.n, MAX_ACTION_DIM, task.device) - 1.0
         actions = torch.nn.functional.pad(actions, (0, MAX_ACTION_DIM - actions.shape[1]))
         devices = {task.device, CPU}
         self._states = {device: {key: x.to(device) for key, x in state.items()} for device in devices}
@@ -240,7 +241,7 @@ def _surroundings(function: CandidateFunction, device: torch.device) -> Iterator
     """Call a function with random numbers of its own, and restore torch's settings."""
     with ExitStack() as stack:
         stack.enter_context(shared_settings())
-        stack.enter_context(stream.use(0, 0, noise.CONTROL))
+        stack.enter_context(stream.use(0, 0, Purpose.COMMAND))
         if function.random_line is not None:  # seeding takes time, and inside FromStream TorchScript's errors lose text
             stack.enter_context(stream.seeded(0, device))
             stack.enter_context(FromStream())

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from envcoder_bench.core.purposes import Purpose
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -60,7 +62,7 @@ class Kind:
         name, aliases: names of the function in a file.
         stage: what it computes. Functions of one stage exclude each other: a file has one of them. Their rows differ
             only in ``name``, ``returns`` and ``effort``.
-        purpose: purpose of its random numbers, from 1 to 15, unique for the stage; tasks have some, see ``core.noise``.
+        purpose: purpose of its random numbers, unique for the stage: a ``Purpose``, or a number from 48 to 63.
         called: when it is called, one of ``CALLED``.
         judged_with: origin of the function in evaluations: ``CANDIDATE``, ``UNSHAPED``, ``RUN`` (the ``--fitness``
             file) or ``TRAINING_ALONE``.
@@ -128,7 +130,7 @@ def _number(task: Any) -> tuple[int, ...]:
 
 _COMMAND: dict[str, Any] = {
     "stage": "command",
-    "purpose": 6,  # core.noise.CONTROL
+    "purpose": Purpose.COMMAND,
     "called": BEFORE_PHYSICS,
     "judged_with": CANDIDATE,
     "absent": "the task's own position drives",
@@ -141,7 +143,7 @@ _ROWS = (
     Kind(
         name=REWARD,
         stage="reward",
-        purpose=3,
+        purpose=Purpose.REWARD,
         called=AFTER_PHYSICS,
         judged_with=UNSHAPED,
         returns="(n,) float, or a pair of it and {component: (n,)}",
@@ -153,7 +155,7 @@ _ROWS = (
     Kind(
         name=OBSERVATION,
         stage="observation",
-        purpose=4,
+        purpose=Purpose.OBSERVATION,
         called=BEFORE_POLICY,
         judged_with=CANDIDATE,
         returns="(n, k) float, any k",
@@ -165,7 +167,7 @@ _ROWS = (
     Kind(
         name=CRITIC_OBSERVATION,
         stage="critic_observation",
-        purpose=12,
+        purpose=Purpose.CRITIC_OBSERVATION,
         called=BEFORE_POLICY,
         judged_with=TRAINING_ALONE,
         returns="(n, k) float, any k, what the value function sees in training",
@@ -188,7 +190,7 @@ _ROWS = (
     Kind(
         name=INITIAL_STATE,
         stage="initial_state",
-        purpose=1,
+        purpose=Purpose.INITIAL_STATE,
         called=NEW_EPISODE,
         judged_with=UNSHAPED,
         returns="a dict of some of $keys, a row for every environment",
@@ -199,7 +201,7 @@ _ROWS = (
     Kind(
         name=GOAL,
         stage="goal",
-        purpose=2,
+        purpose=Purpose.GOAL,
         called=NEW_EPISODE,
         judged_with=UNSHAPED,
         returns="a dict of some of $keys, a row for every environment",
@@ -211,7 +213,7 @@ _ROWS = (
         name=TERMINAL,
         aliases=("compute_done",),
         stage="terminal",
-        purpose=5,
+        purpose=Purpose.TERMINAL,
         called=AFTER_PHYSICS,
         judged_with=UNSHAPED,
         returns="(n,), true or nonzero where the episode ends; time-outs are added",
@@ -222,7 +224,7 @@ _ROWS = (
     Kind(
         name=FITNESS,
         stage="fitness",
-        purpose=8,
+        purpose=Purpose.FITNESS,
         called=IN_EVALUATION,
         judged_with=RUN,
         returns="(n,) float, the fitness of this control step",

@@ -21,6 +21,7 @@ import torch
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
@@ -178,7 +179,7 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
         vars(module)["print"] = printer(name)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
-        with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):
+        with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND)):
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         if by_user(error, file):

@@ -78,7 +78,9 @@ def built_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> TaskS
 def find_spec(task: str) -> TaskSpec:
     """Find a task as ``get_spec`` does; an Isaac Gym task is not run, and its class has no fields of the state yet."""
     if task in _found:
-        return _found[task]
+        known = _found[task]
+        # a task from elsewhere may have been edited since: its name finds what its address does
+        return known if known.source in (None, task) else find_spec(known.source)
     if task in _SHIPPED:
         _found[task] = _shipped(task)
         return _found[task]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.ground import Ground
 from envcoder_bench.tasks import legged
@@ -21,7 +22,6 @@ from envcoder_bench.tasks.sim_task import read
 from envcoder_bench.terrain.grid import GridParams, TerrainGrid, make_grid
 from envcoder_bench.terrain.scan import HeightLookup, height_scan, scan_points
 
-LEVEL, PROGRESS_OF_FIRST = 10, 11  # purposes of core.noise, beside the kinds of functions' and the Isaac Gym tasks'
 TOUCH = 1.0  # N: a foot with a larger vertical force stands
 TERRAIN, HEADING = "env.terrain", "env.control.heading"
 PLANE, FIELDS = "plane", ("trimesh", "heightfield")
@@ -129,7 +129,7 @@ class TerrainLocomotion(LeggedTask):
         self.state["terrain_levels"].copy_(rows)
         self._move(torch.ones_like(self._begun))
 
-    def _drawn(self, step: int, below: int, purpose: int = LEVEL) -> Tensor:
+    def _drawn(self, step: int, below: int, purpose: int = Purpose.TERRAIN_LEVEL) -> Tensor:
         """Draw an integer from 0 for every environment, by seed, step and lane."""
         groups = self._groups
         drawn = noise.integers(groups.seeds.unsqueeze(1), step, purpose, groups.lanes, 1, 0, below, self.device)
@@ -161,7 +161,7 @@ class TerrainLocomotion(LeggedTask):
             state["terrain_levels"].copy_(torch.where(mask & self._begun, levels, state["terrain_levels"]))
             self._move(mask)
         # the first episodes of a training end at different steps
-        first = self._drawn(self.step_count, self.max_episode_length - 1, PROGRESS_OF_FIRST)
+        first = self._drawn(self.step_count, self.max_episode_length - 1, Purpose.FIRST_PROGRESS)
         self.first_progress.copy_(first * ~(self._begun | self._evaluates))
         self._begun |= mask
 

@@ -9,6 +9,7 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import number, shorten, wrap
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place
@@ -196,7 +197,7 @@ def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, Ca
     seed, n = spec.config.seed, spec.config.num_envs_per_candidate
     env = build_env(spec, list(shapings.values()), [seed] * len(shapings), n)
     env.reset()
-    actions = 2.0 * noise.uniform(seed, 0, noise.ACTION, n, env.actions.shape[1], env.device) - 1.0
+    actions = 2.0 * noise.uniform(seed, 0, Purpose.ACTION, n, env.actions.shape[1], env.device) - 1.0
     env.step(actions.repeat(len(shapings), 1))
     env.dispatch.poll()
     spreads = env.dispatch.components.spreads()

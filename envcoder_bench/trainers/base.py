@@ -59,6 +59,11 @@ class Trainer(ABC):
     ) -> None: ...  # fmt: skip
 
     @classmethod
+    def keys(cls) -> Sequence[str]:
+        """Return the dotted keys of ``params`` that have an effect; they can be set without being in cfg/train."""
+        return ()
+
+    @classmethod
     @abstractmethod
     def check(cls, params: Params, num_envs: int) -> None:
         """Raise ValueError, naming the key, if ``params`` is not valid for groups of ``num_envs`` environments."""

@@ -5,4 +5,8 @@
 below.
 """
 
+from mujoco_batches.compat.mujoco_gl import import_without_opengl
+
 __version__ = "0.1.0"
+
+import_without_opengl()

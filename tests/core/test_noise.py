@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -5,22 +6,49 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.noise_kernels import hash_lanes, uniform_lanes
+from envcoder_bench.core.purposes import PURPOSES, STRIDE, Purpose, place
 
 GOAL = 2  # a purpose
 
 
 @pytest.mark.parametrize("draw", [noise.uniform, noise.normal])
 def test_noise_depends_only_on_its_counters(draw):
-    whole = draw(7, 100, noise.ACTION, 64, 12)
-    assert torch.equal(draw(7, 100, noise.ACTION, 64, 12), whole)
+    whole = draw(7, 100, Purpose.ACTION, 64, 12)
+    assert torch.equal(draw(7, 100, Purpose.ACTION, 64, 12), whole)
     # fewer lanes or columns: the same numbers where both have them
-    torch.testing.assert_close(draw(7, 100, noise.ACTION, 5, 3), whole[:5, :3], rtol=1e-6, atol=0)
+    torch.testing.assert_close(draw(7, 100, Purpose.ACTION, 5, 3), whole[:5, :3], rtol=1e-6, atol=0)
     for other in (
-        draw(8, 100, noise.ACTION, 64, 12),
-        draw(7, 101, noise.ACTION, 64, 12),
+        draw(8, 100, Purpose.ACTION, 64, 12),
+        draw(7, 101, Purpose.ACTION, 64, 12),
         draw(7, 100, GOAL, 64, 12),
     ):
         assert not (other == whole).any(dim=1).all()
+
+
+def test_numbers_of_the_first_16_purposes_are_those_of_earlier_versions():
+    """Their counter is 16 times the step plus the purpose, hashed here with Python's integers."""
+
+    def mix(x):
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % (1 << 64)
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % (1 << 64)
+        return x ^ (x >> 31)
+
+    golden = 0x9E3779B97F4A7C15
+    for purpose in range(16):
+        for step in (0, 5, noise.EVALUATION_STEP + 7):
+            x = 3
+            for count, factor in ((1, golden), (16 * step + purpose, 1), (4 + 1, golden), (2 + 1, golden)):
+                x = mix((x + count * factor + golden * (factor == 1)) % (1 << 64))
+            assert noise.uniform(3, step, purpose, 5, 3)[4, 2].item() == (x >> 40) * 2.0**-24
+
+
+def test_counters_of_all_purposes_differ_at_all_steps():
+    last = 2 * noise.EVALUATION_STEP + (1 << 57)  # of the adapters
+    steps = [0, 1, 2, 1 << 20, noise.EVALUATION_STEP - 1, noise.EVALUATION_STEP, 1 << 53, 1 << 54, last]
+    counters = {(step * STRIDE + place(purpose)) % (1 << 64) for step in steps for purpose in range(PURPOSES)}
+    assert len(counters) == len(steps) * PURPOSES and max(Purpose) < 48 < PURPOSES
+    rows = [noise.uniform(3, step, purpose, 1, 4) for step in steps for purpose in range(PURPOSES)]
+    assert len({tuple(row[0].tolist()) for row in rows}) == len(rows)
 
 
 def test_uniform_numbers_are_uniform_and_independent():
@@ -37,7 +65,7 @@ def test_uniform_numbers_are_uniform_and_independent():
 
 
 def test_normal_numbers_have_the_moments_of_a_normal():
-    x = noise.normal(3, 0, noise.ACTION, 200_000, 2).double()
+    x = noise.normal(3, 0, Purpose.ACTION, 200_000, 2).double()
     n = len(x)
     assert torch.isfinite(x).all()
     assert x.mean(0).abs().max() < 5 / math.sqrt(n)
@@ -46,7 +74,7 @@ def test_normal_numbers_have_the_moments_of_a_normal():
 
 
 def test_consecutive_steps_and_seeds_are_uncorrelated():
-    rows = [noise.uniform(seed, step, noise.ACTION, 50_000, 1).flatten() for seed in (0, 1) for step in (0, 1, 2)]
+    rows = [noise.uniform(seed, step, Purpose.ACTION, 50_000, 1).flatten() for seed in (0, 1) for step in (0, 1, 2)]
     off_diagonal = torch.corrcoef(torch.stack(rows).double()) - torch.eye(len(rows))
     assert off_diagonal.abs().max() < 5 / math.sqrt(50_000)
 
@@ -62,13 +90,13 @@ def test_hash_implementations_give_the_same_numbers(seeds):
     generator = torch.Generator().manual_seed(0)
     seed = torch.randint(-(1 << 62), 1 << 62, (seeds, 1), generator=generator) * 2
     lanes, step = torch.randint(0, 1 << 20, (40,), generator=generator), noise.EVALUATION_STEP - 3
-    for at in (step, -step, 0, -1):
-        numbers = noise.uniform(seed, at, GOAL, lanes, 7)
-        own = noise._hash_torch(seed, at, GOAL, lanes, 7, torch.device("cpu"))
-        assert torch.equal(noise._hash(seed, at, GOAL, lanes, 7, torch.device("cpu")), own)  # numpy
+    for at, purpose in itertools.product((step, -step, 0, 1 << 57), (GOAL, 17, 40, PURPOSES - 1)):
+        numbers = noise.uniform(seed, at, purpose, lanes, 7)
+        own = noise._hash_torch(seed, at, purpose, lanes, 7, torch.device("cpu"))
+        assert torch.equal(noise._hash(seed, at, purpose, lanes, 7, torch.device("cpu")), own)  # numpy
         for now in (at, torch.tensor(at)):
-            assert torch.equal(hash_lanes(seed.flatten(), now, GOAL, lanes, 7), own)  # Warp
-            assert torch.equal(uniform_lanes(seed.flatten(), now, GOAL, lanes, 7), numbers)
+            assert torch.equal(hash_lanes(seed.flatten(), now, purpose, lanes, 7), own)  # Warp
+            assert torch.equal(uniform_lanes(seed.flatten(), now, purpose, lanes, 7), numbers)
     assert hash_lanes(seed.flatten(), 0, 0, lanes[:0], 7).shape == (0, 7)
 
 

@@ -48,7 +48,7 @@ def dispatched(compiled: bool) -> None:
     assert groups.refused == []
     made = groups.dispatch.run("bonus", 3)["value"]
     first = groups.task.state["dof_pos"][:4, 0]
-    drawn = noise.uniform(0, 3, 14, 4, 1)[:, 0]
+    drawn = noise.uniform(0, 3, 48, 4, 1)[:, 0]
     torch.testing.assert_close(made, torch.cat((2.0 * first, torch.zeros(4), drawn)))
     assert len(groups.dispatch.stages["bonus"].traced) == 2 * compiled
     assert ways(groups.dispatch, 0)["bonus"] == ("compiled" if compiled else "Python")

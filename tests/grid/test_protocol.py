@@ -88,6 +88,21 @@ def test_tilt_over_2_618_is_a_flip(axis) -> None:
     assert found["fall_location"] == [1.0, 15.0]
 
 
+def test_of_several_ends_at_one_step_the_strongest_is_counted() -> None:
+    causes = {
+        "finish": {"x": 49.9},
+        "fall": {"height": 0.1},
+        "flip": {"quat": _quat(roll=3.0)},
+        "unstable": {"unstable": True},
+    }
+    step = {}
+    for name, cause in causes.items():  # each in addition to those before it, and to the time limit
+        step |= cause
+        episodes = _episodes(1, "seconds=0.02")
+        _step(episodes, **step)
+        assert ENDS[int(episodes.end[0])] == name
+
+
 def test_episode_ends_at_the_time_limit() -> None:
     episodes = _episodes(1, "seconds=0.1")
     for _ in range(5):

@@ -32,8 +32,8 @@ def test_groups_on_a_line_are_the_fewest():
 
 
 def test_letters_are_short():
-    assert [letters(x) for x in ((), (0,), (0, 2), (3, 4, 5, 6), (25, 26), (701, 702))] == [
-        "", "a", "ac", "d-g", "z aa", "zz aaa",
+    assert [letters(x) for x in ((), (0,), (0, 2), (3, 4, 5), (3, 4, 5, 6), (25, 26), (701, 702))] == [
+        "", "a", "ac", "def", "d-g", "z aa", "zz aaa",
     ]  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def test_bad_task_file_is_reported_with_its_key(tmp_path, old, new, message):
         ("[64, 32]", "64", "train.yaml: params.network.mlp.units: must be a list of whole numbers"),
         ("schedule_type: standard", "schedule_type: cosine", "train.yaml: params.config.schedule_type: cosine is not"),
         (TRAIN, TASK, "train.yaml is not a train YAML: it has no keys below 'params'"),
-        (TRAIN, "params:\n  config: 3\n", "train.yaml: params.config must hold keys, such as params.config.num_act"),
+        (TRAIN, "params:\n  config: 3\n", "train.yaml: params.config must hold keys, such as params.config.horizon"),
     ],
 )
 def test_bad_train_file_is_reported_with_its_key(tmp_path, old, new, message):

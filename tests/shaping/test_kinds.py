@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from shaping_fakes import BASELINE, FakeTask, load
 
-from envcoder_bench.core import noise
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.shaping.faults import BadReturn
@@ -31,9 +31,6 @@ from envcoder_bench.shaping.kinds import (
     VALUE,
     of_stage,
 )
-from envcoder_bench.tasks.isaacgym_tasks import draws, random_params
-from envcoder_bench.tasks.mjlab_tasks import draws as mjlab_draws
-from envcoder_bench.tasks.terrain_locomotion import LEVEL, PROGRESS_OF_FIRST
 
 DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
 
@@ -45,13 +42,15 @@ def test_random_purposes_are_unchanged():
         **{"terminal": 5, "command": 6, "fitness": 8, "critic_observation": 12},
     }
     assert {stage: kind.purpose for stage, kind in STAGES.items()} == known
-    assert STAGES["command"].purpose == noise.CONTROL
+    others = {"ACTION": 0, "ISAAC_GYM_DRAW": 7, "ISAAC_GYM_RANDOMIZATION": 9, "TERRAIN_LEVEL": 10}
+    others |= {"FIRST_PROGRESS": 11, "MJLAB_DRAW": 13}
+    assert {purpose.name: purpose for purpose in Purpose if purpose not in known.values()} == others
+    assert STAGES["command"].purpose == Purpose.COMMAND
 
 
-def test_stages_and_tasks_have_distinct_random_purposes():
-    of_tasks = (draws.PURPOSE, random_params.PURPOSE, mjlab_draws.PURPOSE, LEVEL, PROGRESS_OF_FIRST)
-    purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values()), *of_tasks]
-    assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
+def test_stages_have_distinct_random_purposes():
+    purposes = [kind.purpose for kind in STAGES.values()]
+    assert len(set(purposes)) == len(purposes) and all(isinstance(purpose, Purpose) for purpose in purposes)
 
 
 def test_kinds_of_one_stage_have_equal_rules():

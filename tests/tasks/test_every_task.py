@@ -15,14 +15,16 @@ SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSiz
 FEW_SUBSTEPS = ["task.env.control.decimation=2"]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-# motors and sensors; height fields; objects, sites, a Jacobian and slides: MuJoCo Warp is slow on a CPU
-ON_WARP = ("Ant", "AnymalTerrain", "FrankaCubeStack")
-CASES = [
-    *((name, "mujoco_cpu", "cpu") for name in task_names()),
-    *(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in ON_WARP),
+# motors and sensors; height fields; objects, sites, a Jacobian and slides. On a CPU these stand for all where it takes
+# long: with MuJoCo Warp, and in trainings
+KINDS = ("Ant", "AnymalTerrain", "FrankaCubeStack")
+WITH_WARP = [
+    *(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in KINDS),
     *(pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()),
 ]
-pytestmark = pytest.mark.parametrize(("name", "sim", "device"), CASES)
+WHERE = ("name", "sim", "device")
+EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *WITH_WARP])
+ONE_OF_EACH_KIND = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in KINDS), *WITH_WARP])
 
 
 def overrides(name, sim, as_shipped=False):
@@ -39,6 +41,7 @@ def episode(name, steps):
     return f"task.env.learn.episodeLength_s={steps / 50}" if in_seconds else f"task.env.episodeLength={steps}"
 
 
+@EVERY
 @pytest.mark.parametrize(
     "check",
     ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
@@ -49,6 +52,7 @@ def test_task_passes_all_checks(name, sim, device, check):
 
 
 @SLOW
+@EVERY
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
     """In the training environment, with both baselines for two episodes; on slow physics with one for 40 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
@@ -58,10 +62,9 @@ def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
 
 
 @SLOW
+@ONE_OF_EACH_KIND
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys, monkeypatch):
     """Of tasks that differ in kind on a CPU; tests/run/test_check.py compiles the baselines of all."""
-    if (sim, device) == ("mujoco_cpu", "cpu") and name not in (*ON_WARP, "AllegroHand"):
-        pytest.skip("one of each kind")
     monkeypatch.setenv("COLUMNS", "160")  # else long numbers shorten the names
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")

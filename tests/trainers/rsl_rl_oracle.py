@@ -16,12 +16,13 @@ from oracle import make_params, play, stacked
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 
 FILE = Path(__file__).with_name("rsl_rl_update.json")
 VERSION = "5.4.2"  # which mjlab 1.6.0 requires
 NUM_ENVS, STEPS, ITERATIONS = 6, 8, 3
-_TIME = noise.CONTROL  # the purpose of its random numbers
+_TIME = Purpose.COMMAND  # the purpose of its random numbers
 
 Weights = dict[str, Tensor]
 

@@ -15,6 +15,7 @@ from oracle import StockAgent, StockEnv, make_params
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import padded_widths
@@ -175,7 +176,7 @@ class LinearStockAgent(StockAgent):
 
     def get_action_values(self, obs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         env: LinearEnv = self.vec_env.env
-        numbers = noise.normal(env.group_seeds[0], env.step_count, noise.ACTION, env.num_envs, env.action_dims[0])
+        numbers = noise.normal(env.group_seeds[0], env.step_count, Purpose.ACTION, env.num_envs, env.action_dims[0])
         self.vec_env.noise, self.vec_env.t = numbers.unsqueeze(0), 0
         return super().get_action_values(obs)
 

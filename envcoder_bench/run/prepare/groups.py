@@ -13,6 +13,7 @@ import torch
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.client import examine
@@ -252,7 +253,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)
     env.reset()
-    drawn = noise.uniform(seed, 1, noise.ACTION, *env.actions.shape, device=env.actions.device)
+    drawn = noise.uniform(seed, 1, Purpose.ACTION, *env.actions.shape, device=env.actions.device)
     env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
     warn_of_frozen(task, before)
     if files.fitness is None and task.fitness_meaning:

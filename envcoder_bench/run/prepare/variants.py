@@ -19,10 +19,11 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import counted
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS
+from envcoder_bench.run.config import trainer_keys
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -320,7 +321,7 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
         if not name.startswith(texts.TRAIN):
             continue
         usual = numbers.get(name)
-        every_key = (*dotted_keys(spec.config.train), *OPTIONAL_TRAIN_KEYS)
+        every_key = (*dotted_keys(spec.config.train), *trainer_keys(spec.config.train))
         # a key that the trainer lacks, that is of the whole run, or that something else sets
         keys = dict.fromkeys([*numbers, *(f"{texts.TRAIN}{key}" for key in every_key)])
         if name not in keys:
@@ -511,7 +512,7 @@ def rollout(
     shape = (ENVS, env.actions.shape[1])
 
     def drawn(step: int) -> torch.Tensor:
-        return (2.0 * noise.uniform(seed, step, noise.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
+        return (2.0 * noise.uniform(seed, step, Purpose.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
 
     middle, parts = drawn(0), []
     for step in range(1, STEPS + 1):

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.purposes import Purpose
 
-PURPOSE = 7  # of core.noise, beside the kinds of functions
 _DRAWS = re.compile(
     r"torch_rand\w*|rand|randn|randint|rand_like|randn_like|randint_like|random|random_\w+|normal|uniform|bernoulli"
     r"|multinomial|randperm|normal_|uniform_|bernoulli_|exponential_|sample|choice"
@@ -43,7 +43,7 @@ class _Rows(stream.use):
     __slots__ = ("_lanes", "found", "key", "owner", "row_calls", "rows")
 
     def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
-        super().__init__(key, owner.step, PURPOSE)
+        super().__init__(key, owner.step, Purpose.ISAAC_GYM_DRAW)
         self.owner, self.rows, self.key, self.row_calls = owner, rows, key, 0
         self.found: Tensor | None = None  # the environments that the last nonzero has found
         self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # of the last draw: rows, offsets, lanes
@@ -83,7 +83,7 @@ _ROW_CALL = 0x2545F4914F6CDD1D  # another one than a stream's own, so that no tw
 @functools.lru_cache(maxsize=256)
 def _generator_seed(key: int, step: int) -> int:
     """Return the seed of the generators in a call; the resets of all groups in a step have the same one."""
-    return noise.stream_seed(key % (1 << 62), step, PURPOSE)
+    return noise.stream_seed(key % (1 << 62), step, Purpose.ISAAC_GYM_DRAW)
 
 
 class Draws:

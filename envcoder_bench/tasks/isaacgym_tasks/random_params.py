@@ -11,9 +11,9 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.purposes import Purpose
 
 log = logging.getLogger(__name__)
-PURPOSE = 9  # of core.noise, beside the kinds of functions and ``draws.PURPOSE``
 KINDS = ("dof_properties", "rigid_body_properties", "rigid_shape_properties", "tendon_properties")
 SCALE = "scale"
 METHOD, PARAMS = "apply_randomizations", "randomization_params"  # of IsaacGymEnvs' VecTask
@@ -97,7 +97,9 @@ class Distribution:
 def standard_numbers(normal: bool, key: int, seeds: Tensor, lanes: Tensor, step: int, columns: int) -> Tensor:
     """Draw ``(n, columns)`` float32 standard normal numbers, or uniform ones in [0, 1)."""
     draw = noise.normal if normal else noise.uniform
-    return draw((seeds * noise.SPREAD + key).unsqueeze(1), step, PURPOSE, lanes, columns, seeds.device)
+    return draw(
+        (seeds * noise.SPREAD + key).unsqueeze(1), step, Purpose.ISAAC_GYM_RANDOMIZATION, lanes, columns, seeds.device
+    )
 
 
 Attributes = dict[str, Distribution]

@@ -16,8 +16,8 @@ from torch import Tensor
 from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.purposes import Purpose
 
-PURPOSE = 13  # of core.noise
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 _CALL = 0x2545F4914F6CDD1D
 
@@ -34,7 +34,7 @@ class TermStream(stream.use):
     __slots__ = ("_lanes", "_offsets", "_seed", "name")
 
     def __init__(self, name: str, seeds: Tensor, lanes: Tensor, step: int | Tensor) -> None:
-        super().__init__(0, step, PURPOSE)
+        super().__init__(0, step, Purpose.MJLAB_DRAW)
         self._lanes, self._offsets = lanes, seeds.unsqueeze(1) * _SPREAD
         self.rename(name)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.trainers.base import padded_widths, widest
 from envcoder_bench.trainers.ppo import acting
 from envcoder_bench.trainers.ppo.backend import Backend
@@ -131,7 +132,7 @@ def draw_noise(blocks: Sequence[LearnerBlock], first_step: int, into: Mapping[No
             drawn.add(block.noise_key)
             out = into[block.noise_key]
             step = torch.arange(first_step, first_step + out.shape[1], device=out.device).view(-1, 1, 1)
-            out.copy_(noise.normal(block.seeds, step, noise.ACTION, out.shape[2], out.shape[3], out.device))
+            out.copy_(noise.normal(block.seeds, step, Purpose.ACTION, out.shape[2], out.shape[3], out.device))
 
 
 def cut_blocks(num_groups: int, largest: int) -> list[slice]:

@@ -28,6 +28,9 @@ NotNan = Annotated[float, Field(ge=-math.inf)]
 Switch = Annotated[bool, Expected("True or False")]
 
 
+DERIVED = "derived"  # marks a field that follows from several keys
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)  # other keys are rl_games' own, without effect here
 
@@ -45,6 +48,9 @@ class ContinuousSpace(_Section):
     """The numbers of the policy's distribution."""
 
     max_sigma: Positive | None = None  # greatest standard deviation. A key that rl_games lacks
+    std_type: str = (
+        "log"  # what Adam learns: the deviation's logarithm, or with scalar itself. A key that rl_games lacks
+    )
 
 
 class Hyperparameters(ContinuousSpace):
@@ -82,7 +88,7 @@ class Hyperparameters(ContinuousSpace):
     # rl_games: before every step, by the divergence from the policy of the rollout, as in rsl_rl
     schedule_type: str = "legacy"
     kl_threshold: Positive = 0.0  # of the adaptive schedule
-    linear_steps: int = 0  # epochs until a linear schedule ends; 0: it stays at the start
+    linear_steps: Annotated[int, DERIVED] = 0  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: Switch = False
     clip_actions: Switch = True  # to [-1, 1], before the environment takes them
     matmul_precision: str = "high"  # of float32 products, as torch.set_float32_matmul_precision; as rl_games' Runner
@@ -98,12 +104,28 @@ class Hyperparameters(ContinuousSpace):
         check_ranges(params)
         config = {**params["config"], "num_minibatches": _count_minibatches(params["config"], num_envs)}
         config["lr_schedule"], config["linear_steps"] = _schedule(config)
-        config["max_sigma"] = params["network"]["space"]["continuous"].get("max_sigma")
+        continuous = params["network"]["space"]["continuous"]
+        config.update({key: continuous[key] for key in ContinuousSpace.model_fields if key in continuous})
         if not config.get("truncate_grads", False):
             config["grad_norm"] = None
         if config["lr_schedule"] != "adaptive":
             config.pop("kl_threshold", None)
         return cls.model_validate(config)
+
+
+def keys() -> list[str]:
+    """Return the dotted keys of ``params`` that the sections declare, and that of the critic's own layers."""
+    sections = (
+        ("config", Hyperparameters), ("config.reward_shaper", RewardShaper),
+        ("network.space.continuous", ContinuousSpace),
+    )  # fmt: skip
+    declared = [
+        f"{prefix}.{name}"
+        for prefix, section in sections
+        for name, field in section.model_fields.items()
+        if DERIVED not in field.metadata and (section is ContinuousSpace or name not in ContinuousSpace.model_fields)
+    ]
+    return [*declared, "network.mlp.critic_units"]
 
 
 def _is_not(*names: object) -> Callable[[Any], bool]:

@@ -14,7 +14,7 @@ from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths, padded_widths, widest
-from envcoder_bench.trainers.ppo import acting
+from envcoder_bench.trainers.ppo import acting, hyperparameters
 from envcoder_bench.trainers.ppo.architecture import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import (
@@ -105,6 +105,10 @@ class GroupedPPO(Trainer):
         self._step = 0  # step of the rollout
         self._alive = [True] * groups
         self._dead = torch.zeros(groups, dtype=torch.bool, device=device)
+
+    @classmethod
+    def keys(cls) -> Sequence[str]:
+        return hyperparameters.keys()
 
     @classmethod
     def check(cls, params: Params, num_envs: int) -> None:

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.slow  # constructing a scene takes a second
 def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, groups, steps, short_episodes):
     from reference import Reference
 
-    size = 4
+    size = 2 if name == ROUGH_GO1 else 4  # its terrain is slow with Warp on a CPU
     driven = Driven(name, size, groups, backend="warp")
     spec = find_spec(f"mjlab:{name}")
     reference = Reference(spec.task_class.source.env_cfg(), size)
@@ -64,7 +64,7 @@ def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, gr
             assert torch.equal(mine["reset_buf"], terminated) and torch.equal(mine["time_outs"], time_outs), (k, group)
             for kind, x in own.items():
                 assert torch.equal(mine[buffers[kind]][:, : widths[kind]], x), (k, group, kind)
-    assert reference.resets >= 4
+    assert reference.resets >= size
 
 
 # isolation

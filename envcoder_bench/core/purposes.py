@@ -1,0 +1,40 @@
+"""What random numbers are drawn for, for modules that do not import torch; ``core.noise`` draws them."""
+
+import enum
+
+PURPOSES = 64  # two different purposes, from 0 to 63, never share random numbers
+
+
+@enum.unique
+class Purpose(enum.IntEnum):
+    """What random numbers are drawn for.
+
+    A new purpose takes the next number; those that are here never change, because the random numbers of all runs would.
+    Numbers from 48 on are left to other packages.
+    """
+
+    ACTION = 0  # exploration
+    INITIAL_STATE = 1
+    GOAL = 2
+    REWARD = 3
+    OBSERVATION = 4
+    TERMINAL = 5
+    COMMAND = 6  # also draws while functions are loaded and checked
+    ISAAC_GYM_DRAW = 7
+    FITNESS = 8
+    ISAAC_GYM_RANDOMIZATION = 9
+    TERRAIN_LEVEL = 10
+    FIRST_PROGRESS = 11  # of the first episodes, which begin in the middle
+    CRITIC_OBSERVATION = 12
+    MJLAB_DRAW = 13
+
+
+STRIDE = 16  # between the counters of two steps
+
+
+def place(purpose: int) -> int:
+    """Return what a purpose adds to ``STRIDE`` times the step, an int64.
+
+    The first 16 purposes fit between two steps; the others are in the two highest bits, beyond steps of up to 2**58.
+    """
+    return purpose % STRIDE + ((purpose // STRIDE << 62) ^ (1 << 63)) - (1 << 63)
