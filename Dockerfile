@@ -33,11 +33,12 @@ COPY requirements-build.txt requirements.txt ./
 RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements-build.txt \
     && pip install --no-cache-dir --no-deps --no-build-isolation --require-hashes -r requirements.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY packages/mujoco_batches ./packages/mujoco_batches
 COPY packages/isaacgym_mujoco ./packages/isaacgym_mujoco
 COPY envcoder_bench ./envcoder_bench
 COPY cfg ./cfg
 COPY user_functions ./user_functions
-RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/isaacgym_mujoco . && eval-shapers --version
+RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/mujoco_batches ./packages/isaacgym_mujoco . && eval-shapers --version
 # folders that any user of -u may write
 ENV HOME=/tmp/home
 RUN mkdir -m 777 /tmp/home /work

@@ -25,13 +25,13 @@ LOCKED = --no-deps --require-hashes -r
 install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
-$(VENV)/installed: requirements-build.txt requirements.txt requirements-torch.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
+$(VENV)/installed: requirements-build.txt requirements.txt requirements-torch.txt pyproject.toml packages/mujoco_batches/pyproject.toml packages/isaacgym_mujoco/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) $(LOCKED) requirements-build.txt
 	$(PIP) $(LOCKED) requirements.txt
 	$(PIP) -r requirements-torch.txt
-	$(PIP) --no-deps --editable packages/isaacgym_mujoco --editable .
+	$(PIP) --no-deps --editable packages/mujoco_batches --editable packages/isaacgym_mujoco --editable .
 	@touch $@
 	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 
@@ -52,7 +52,7 @@ $(VENV)-mjlab/installed: $(VENV)/tested requirements-mjlab.txt
 # mjlab with what it needs besides these; torch and what its CUDA build brings are not locked: see requirements-torch.txt
 # requirements-build.txt has what builds this package, editable, and those of the others that have no wheel
 BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco --no-emit-package mujoco-batches
 
 lock:
 	$(LOCK) pyproject.toml --extra video --output-file requirements.txt

@@ -27,12 +27,12 @@ __all__ = [
     "load_policy", "make_env", "resume",
 ]  # fmt: skip
 
-# a checkout is used with its own isaacgym_mujoco, also where that is not installed
+# a checkout is used with its own packages, also where those are not installed
 _packages = Path(__file__).resolve().parent.parent / "packages"
-if (_packages / "isaacgym_mujoco").is_dir() and str(_packages) not in sys.path:
+if (_packages / "mujoco_batches").is_dir() and str(_packages) not in sys.path:
     sys.path.insert(1, str(_packages))
 
-import isaacgym_mujoco  # noqa: E402, F401, before MuJoCo: where OpenGL is missing, it imports that without
+import mujoco_batches  # noqa: E402, F401, before MuJoCo: where OpenGL is missing, it imports that without
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

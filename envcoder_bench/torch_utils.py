@@ -1,7 +1,7 @@
 """The tensor helpers for candidates: those of ``isaacgym.torch_utils``, drawing from the group's stream."""
 
 from envcoder_bench.core import stream
-from isaacgym_mujoco import draws
-from isaacgym_mujoco.api.torch_utils import *  # noqa: F403
+from mujoco_batches import draws
+from mujoco_batches.torch_utils import *  # noqa: F403
 
 draws.uniform = stream.uniform  # which is torch.rand outside a stream

@@ -8,10 +8,11 @@ import pytest
 
 import envcoder_bench
 import isaacgym_mujoco
+import mujoco_batches
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
+    *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "results", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "terrain", "sim", "compat", "core"),
 ]
 ENGINES = {"sim", "compat"}
@@ -21,10 +22,19 @@ HOLDS = {
 }
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
-OTHER = Path(str(isaacgym_mujoco.__file__)).parent  # another distribution, below all layers
-OTHERS_MODULES = sorted(path for path in OTHER.rglob("*.py") if path.relative_to(OTHER).parts[0] != "tests")
-# its lower half, which is also what sim/ is made of, and what it imports of the package
-OTHERS_LOWER = {"physics": {"physics", "compat", "process"}, "compat": {"compat", "process"}, "process": set()}
+# other distributions, below all layers
+FACE, GROUND = (Path(str(package.__file__)).parent for package in (isaacgym_mujoco, mujoco_batches))
+PACKAGES_MODULES = [path for path in sorted(FACE.parent.rglob("*.py")) if "tests" not in path.parts]
+# the rooms of the ground, which sim/ is made of, too, and what each imports of the others
+GROUND_ROOMS = {
+    "engine": {"engine", "assets", "scene", "physics", "compat", "process"},
+    "assets": {"assets", "scene", "compat"},
+    "scene": {"scene"},
+    "physics": {"physics", "compat", "process"},
+    "compat": {"compat", "process"},
+    "process": set(),
+}
+FACES_USER = PACKAGE / "tasks" / "isaacgym_tasks"  # the source of tasks that imports this face
 
 
 @functools.cache
@@ -74,14 +84,27 @@ def test_imports_follow_the_layers():
     assert len(wrong) > 100 and not {module: lines for module, lines in wrong.items() if lines}
 
 
-@pytest.mark.parametrize("path", OTHERS_MODULES, ids=lambda path: str(path.relative_to(OTHER)))
-def test_isaacgym_mujoco_needs_no_benchmark(path):
-    own = path.relative_to(OTHER).with_suffix("").parts[0]
-    for name, line in imported(path.read_text(encoding="utf-8")):
-        parts = name.split(".")
-        assert parts[0] != "envcoder_bench", f"line {line} imports {name}"
-        if parts[0] == "isaacgym_mujoco" and own in OTHERS_LOWER:
-            assert parts[1] in OTHERS_LOWER[own], f"line {line}: {own} imports {name}, which is above it"
+@pytest.mark.parametrize("path", PACKAGES_MODULES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_packages_need_nothing_above_them(path):
+    names = [*imported(path.read_text(encoding="utf-8"))]
+    assert not [name for name, _ in names if name.startswith("envcoder_bench")]
+    if path.is_relative_to(GROUND):
+        assert not [name for name, _ in names if name.startswith("isaacgym_mujoco")]
+        room = path.relative_to(GROUND).with_suffix("").parts[0]
+        for name, line in names:
+            package, _, inner = name.partition(".")
+            if package == "mujoco_batches" and room in GROUND_ROOMS:
+                below = inner.split(".")[0] in GROUND_ROOMS[room]
+                assert below, f"line {line}: {room} imports {name}, which is above it"
+
+
+def test_a_face_is_imported_by_its_source_of_tasks_alone():
+    others = [path for path in MODULES if not path.is_relative_to(FACES_USER)]
+    assert len(others) > 100
+    for path in others:
+        assert not [
+            name for name, _ in imported(path.read_text(encoding="utf-8")) if name.startswith("isaacgym_mujoco")
+        ], path
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bench.records import Record
 from bench.session import memory_gib
 
 from envcoder_bench import evaluate
-from envcoder_bench.report.statistics import spearman
+from envcoder_bench.results.statistics import spearman
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.result import RunResult
 

@@ -11,7 +11,7 @@ from bench.records import Record
 from lint import BAD
 
 from envcoder_bench import evaluate, resume
-from envcoder_bench.report.logs import Point
+from envcoder_bench.results.logs import Point
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import UNTRAINED
 

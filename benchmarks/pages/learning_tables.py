@@ -8,7 +8,7 @@ from bench.records import Record, place
 from bench.tables import Column
 from studies.analysis import known
 
-from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
+from envcoder_bench.results.statistics import UNBOUNDED, mean_interval
 from envcoder_bench.tasks.base import HUMAN
 
 # fitness of the human baseline that is to be reached, and within how many seconds of training

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter, LogLocator
 from studies.analysis import known
 
 from envcoder_bench.report.figures import COLOURS, GREY, new_figure, save_figure
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.results.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .learning_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, name

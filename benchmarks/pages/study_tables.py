@@ -12,7 +12,7 @@ from studies.analysis import ENOUGH, TOPS, Agreement, known
 from studies.components import COMPONENTS, NOTHING, TASKS, variants
 
 from envcoder_bench.report.figures import GREY, new_figure, save_figure
-from envcoder_bench.report.statistics import Interval, mean_interval
+from envcoder_bench.results.statistics import Interval, mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .learning_tables import bounds

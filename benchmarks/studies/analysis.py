@@ -8,7 +8,7 @@ from statistics import mean
 
 from bench.records import Record
 
-from envcoder_bench.report.statistics import spearman
+from envcoder_bench.results.statistics import spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 Scores = list[float]

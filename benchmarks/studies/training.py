@@ -15,7 +15,7 @@ from bench import records
 from bench.records import Record
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.logs import read_points
+from envcoder_bench.results.logs import read_points
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import StopRequest

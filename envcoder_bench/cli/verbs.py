@@ -390,7 +390,7 @@ def _size(words: str) -> tuple[int, int]:
 
 
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
-    from envcoder_bench.report.words import alone
+    from envcoder_bench.core.words import alone
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer

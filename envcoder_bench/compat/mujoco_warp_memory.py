@@ -18,7 +18,7 @@ from typing import Any
 import mujoco_warp as mjw
 import warp as wp
 
-from isaacgym_mujoco.compat import difference, warn_once
+from mujoco_batches.compat import difference, warn_once
 
 _READ = "4.0."  # the version whose code was read for this; with another one all arrays are kept
 

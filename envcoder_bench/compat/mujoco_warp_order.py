@@ -25,7 +25,7 @@ from typing import Any
 import mujoco_warp as mjw
 import warp as wp
 
-from isaacgym_mujoco.compat import difference
+from mujoco_batches.compat import difference
 
 try:
     from mujoco_warp._src import derivative, passive, solver, support

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from isaacgym_mujoco.compat import warn_once
+from mujoco_batches.compat import warn_once
 
 try:
     from torch._decomp import decomposition_table

@@ -22,7 +22,7 @@ from torch.distributions import Distribution
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.random_calls import DRAWING_OPERATORS, FromStream, drawn_from_stream
-from isaacgym_mujoco.compat import warn_once
+from mujoco_batches.compat import warn_once
 
 _KEY = "TESTING_ONLY_GenericMode"
 _SEARCHES = ("nonzero", "argwhere", "where")  # functions that return the indices of a mask's elements

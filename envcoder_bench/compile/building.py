@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil  # rl_games' own dependency
 
-from isaacgym_mujoco.process import own_cpus
+from mujoco_batches.process import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import envcoder_bench
-import isaacgym_mujoco
+import mujoco_batches
 from envcoder_bench.compile.program import Node, Output, Program, to_plain
 from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
@@ -151,8 +151,8 @@ def own_code() -> str:
 
 @functools.cache
 def package_code() -> str:
-    """Return a digest of the code of this package and of isaacgym_mujoco, which has the helpers of candidates."""
-    roots = Path(envcoder_bench.__file__).parent, Path(str(isaacgym_mujoco.__file__)).parent
+    """Return a digest of the code of this package and of mujoco_batches, which has the helpers of candidates."""
+    roots = Path(envcoder_bench.__file__).parent, Path(str(mujoco_batches.__file__)).parent
     files = [
         file for root in roots for file in sorted(root.rglob("*.py")) if file.relative_to(root).parts[0] != "tests"
     ]

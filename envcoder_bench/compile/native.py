@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout  # torch's own dependency
 from envcoder_bench.compile import building
 from envcoder_bench.compile.cache import cache_folder
 from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, target
-from isaacgym_mujoco.physics.warp_streams import warp_stream
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.physics.warp_streams import warp_stream
+from mujoco_batches.process import usable_cpus
 
 WAIT, POLL = 300.0, 0.2  # seconds for other processes that compile, and between two looks
 AT_ONCE = 512  # kernels: each claim is an open file

@@ -26,7 +26,7 @@ from envcoder_bench.compile.program import (
     pruned,
 )
 from envcoder_bench.compile.values import RULES, UNSUPPORTED, Result, Values
-from isaacgym_mujoco.api import torch_utils
+from mujoco_batches import torch_utils
 
 # what takes a tensor's numbers or size to Python without an operator
 CALLERS = ("apply_", "map_", "map2_")

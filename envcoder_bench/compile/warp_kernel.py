@@ -9,8 +9,8 @@ from typing import Any
 
 import warp as wp
 
-from isaacgym_mujoco.compat.warp_cache import is_intact
-from isaacgym_mujoco.compat.warp_start import start_warp
+from mujoco_batches.compat.warp_cache import is_intact
+from mujoco_batches.compat.warp_start import start_warp
 
 BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
 # no fused multiply-add: torch rounds after every operation. Warp's default level of 3 takes longer to compile, and the

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from isaacgym_mujoco.process import collection_paused
+from mujoco_batches.process import collection_paused
 
 # calls before a capture: TorchScript profiles its first runs, then compiles; libraries create their handles
 WARM_UPS = 3

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from envcoder_bench.core.noise import signed
 from envcoder_bench.core.purposes import STRIDE, place
-from isaacgym_mujoco.physics.warp_streams import warp_stream
+from mujoco_batches.physics.warp_streams import warp_stream
 
 # the numbers of core.noise
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))

@@ -25,7 +25,7 @@ MOST_PRINTED = 20  # lines of a candidate on the screen
 MOST_LOGGED = 1000  # further lines of it in run.log
 WIDEST = 500  # characters of such a line
 # this project's messages, and Python's warnings where logging.captureWarnings is on
-LOGGERS = ("envcoder_bench", "isaacgym_mujoco", "py.warnings")
+LOGGERS = ("envcoder_bench", "mujoco_batches", "py.warnings")
 
 _current: ContextVar[RunLog | None] = ContextVar("run_log", default=None)
 _prints: ContextVar[Prints | None] = ContextVar("prints", default=None)  # of this thread's candidates

@@ -13,8 +13,8 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.env.input_copies import Changes, DeviceCopies, Guard, Job
-from isaacgym_mujoco.compat.warp_start import start_warp
-from isaacgym_mujoco.physics.warp_streams import warp_stream
+from mujoco_batches.compat.warp_start import start_warp
+from mujoco_batches.physics.warp_streams import warp_stream
 
 LANES = 256  # number of threads that clear a group's rows; least number of threads of a job
 # copies of inputs: each tensor of a group is a job

@@ -9,7 +9,7 @@ import numpy as np
 
 from envcoder_bench.grid.tables import pairs_of, summarize
 from envcoder_bench.report.figures import COLOURS, DARK, GREY, LIGHT, save_figure
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.results.statistics import mean_interval
 from envcoder_bench.terrain.arenas import Arena
 
 PICTURES = {

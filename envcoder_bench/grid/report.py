@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.words import aligned, counted, duration, fixed, number
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.part import Part
@@ -24,8 +25,6 @@ from envcoder_bench.grid.tables import (
     summarize,
 )
 from envcoder_bench.report.page import shell
-from envcoder_bench.report.progress import duration
-from envcoder_bench.report.words import aligned, counted, fixed, number
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic
+from envcoder_bench.core.words import duration
 from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
 from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
 from envcoder_bench.report import progress
@@ -45,7 +46,7 @@ class GridProgress(progress.Progress):
         now, parts = self._now, [f"{self._now.running} running"]
         if self._weight > 0 and now.done < now.total:
             left = (now.all_steps - now.steps) * self._weight / self._steps_per_second
-            parts.append(f"{progress.duration(left)} left at most")
+            parts.append(f"{duration(left)} left at most")
         return parts
 
 

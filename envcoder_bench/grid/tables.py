@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.report.csv_log import table_text
-from envcoder_bench.report.statistics import LEVEL, holm, proportions, rate_interval, welch
+from envcoder_bench.results.csv_log import table_text
+from envcoder_bench.results.statistics import LEVEL, holm, proportions, rate_interval, welch
 
 METRICS = ("progress", "zone_reached", "stability_score", "mean_velocity", "total_energy", "episode_length")
 RATES = {"completion": "completion_rate", "fall_detected": "fall_rate", "flip_detected": "flip_rate"}

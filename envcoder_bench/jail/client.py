@@ -34,7 +34,7 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from envcoder_bench.tasks.registry import outside_tasks
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 _SAMPLE = 0.5  # seconds between two looks at a process's clock
 _BUSY = 0.01  # processor time per second of a process that does not wait

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import counted, decimal_places, fixed, some
+from envcoder_bench.core.words import counted, decimal_places, fixed, some
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.tasks.base import UNTRAINED
 
 LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended

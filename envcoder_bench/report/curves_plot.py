@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from envcoder_bench.core.words import decimal_places, fixed
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -23,9 +24,8 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.logs import over_seeds
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import decimal_places, fixed
+from envcoder_bench.results.logs import over_seeds
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:

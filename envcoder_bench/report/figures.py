@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.table import shorten
+from envcoder_bench.core.words import shorten
+from envcoder_bench.results.ranking import Ranked
 
 # Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")

@@ -9,8 +9,7 @@ from typing import TextIO
 from tqdm.auto import tqdm
 
 from envcoder_bench.core.plain_text import one_line, own_codes
-from envcoder_bench.report.table import shorten
-from envcoder_bench.report.words import alone
+from envcoder_bench.core.words import alone, duration, shorten, si
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
 LINE_SECONDS = 10.0  # interval between lines without a terminal
@@ -146,19 +145,3 @@ def in_notebook() -> bool:
 def _layout(prefix: str) -> str:
     bar = "{bar}" if in_notebook() else f"{{bar:{BAR_WIDTH}}}"  # a widget has no width
     return f"{prefix} {{n_fmt}}/{{total_fmt}} |{bar}| {{desc}}"
-
-
-def si(value: float) -> str:
-    """Format a number with three digits and k, M or G: ``1.23M``."""
-    for unit in ("", "k", "M"):
-        if abs(value) < 999.5:
-            return f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f}{unit}" if unit else f"{value:.0f}"
-        value /= 1000
-    return f"{value:.2f}G"
-
-
-def duration(seconds: float) -> str:
-    """Format a time as ``m:ss`` or ``h:mm:ss``."""
-    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

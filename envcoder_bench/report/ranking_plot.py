@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from envcoder_bench.core.words import cut, decimal_places, shorten
 from envcoder_bench.report.figures import (
     BETTER,
     BLACK,
@@ -22,10 +23,10 @@ from envcoder_bench.report.figures import (
     save_figure,
     show_message,
 )
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import SKIPPED, Result
-from envcoder_bench.report.table import half_width, numbers, shorten, split_place
-from envcoder_bench.report.words import cut, decimal_places
+from envcoder_bench.report.table import numbers, split_place
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.rows import SKIPPED, Result
+from envcoder_bench.results.statistics import half_width
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 REASON_WIDTH = 100

@@ -2,14 +2,15 @@
 
 import math
 import re
-import textwrap
 from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
+from envcoder_bench.core.words import aligned, decimal_places, fixed, shorten, some, wrap
 from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties
-from envcoder_bench.report.ranking import Ranked, entrants
-from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.words import aligned, decimal_places, fixed, some
+from envcoder_bench.results.metrics import METRICS, is_known
+from envcoder_bench.results.ranking import Ranked, entrants
+from envcoder_bench.results.rows import SKIPPED
+from envcoder_bench.results.statistics import half_width
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -93,15 +94,21 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
         ["fitness", *fitness],
         ["vs human", *versus],
         ["steps to tie", *("" if math.isnan(r.steps_to_tie) else f"{r.steps_to_tie:,.0f}" for r in shown)],
-        ["steps", *("" if math.isnan(r.episode_length) else f"{r.episode_length:.0f}" for r in shown)],
+        *([metric.short, *_metric_cells(name, shown)] for name, metric in METRICS.items() if metric.short),
         ["status", *(r.status for r in shown)],
     ]
-    columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps to tie", "steps") or any(c[1:])]
-    right = [k for k, column in enumerate(columns) if column[0] in ("#", "steps to tie", "steps")]
+    columns = [c for c in columns if c[0] in ("#", "candidate", "status") or any(c[1:])]
+    numeric = {"#", "steps to tie", *(metric.short for metric in METRICS.values())}
+    right = [k for k, column in enumerate(columns) if column[0] in numeric]
     others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
     room = max(MIN_NAME_WIDTH, width - others)
     columns[1] = [shorten(x, room) for x in columns[1]]
     return aligned([*zip(*columns)], right)
+
+
+def _metric_cells(name: str, shown: Sequence[Ranked]) -> list[str]:
+    values = [getattr(row, name) for row in shown]
+    return [METRICS[name].text(x) if is_known(x) else "" for x in values]
 
 
 def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
@@ -125,8 +132,8 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
     notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown), *hacked(shown)]
     # columns
-    if any(not math.isnan(r.episode_length) for r in shown):
-        notes.append("steps: mean length of an evaluation episode, control steps")
+    columns = {name: metric for name, metric in METRICS.items() if metric.short}
+    notes += [metric.note for name, metric in columns.items() if metric.note and any(_metric_cells(name, shown))]
     if any(r.stopped_at for r in shown):
         notes.append(
             "stopped at: the iteration at which the race stopped it; fitness and steps are of its policy then, and it"
@@ -142,11 +149,6 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
         worst = some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
-
-
-def half_width(mean: float, low: float, high: float) -> float:
-    """Return the longer half of an interval; NaN if there is none."""
-    return math.nan if math.isnan(low) or math.isnan(high) else max(mean - low, high - mean)
 
 
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
@@ -165,24 +167,7 @@ def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
 
 
-def shorten(text: str, width: int) -> str:
-    """Shorten a text in its middle, because names often differ in their first or last letters."""
-    if len(text) <= width:
-        return text
-    if width < 2:
-        return text[:width]
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
-
-
 def split_place(error: str) -> tuple[str, str]:
     """Split ``FILE:LINE: MESSAGE`` into place and message; the place is empty if there is none."""
     match = re.match(r"(\S.*?:\d+): (.*)$", error)
     return (match.group(1), match.group(2)) if match else ("", error)
-
-
-def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
-    """Break a text into lines of at most ``width`` characters, but no words."""
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
-    )

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.logs import ScalarLog
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import FAILED_AT_LOAD, Result
+from envcoder_bench.results.logs import ScalarLog
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.rows import FAILED_AT_LOAD, Result
 
 INSTALL = "pip install 'envcoder-bench[wandb]'"
 STEPS = "env_steps"  # the x axis of all charts

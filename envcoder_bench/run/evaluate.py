@@ -10,7 +10,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
 from envcoder_bench.run.folder import results

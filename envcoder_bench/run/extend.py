@@ -13,7 +13,7 @@ from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.yaml_files import to_yaml
-from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
+from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.config_checks import (
     check_deterministic,

@@ -12,15 +12,15 @@ import pandas as pd
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.shell import resume_call, shown
-from envcoder_bench.report.breakdown import Breakdown
-from envcoder_bench.report.csv_log import KEYS
-from envcoder_bench.report.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
-from envcoder_bench.report.ranking import Ranked, rank, read_ranking
-from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
-from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
+from envcoder_bench.results.breakdown import Breakdown
+from envcoder_bench.results.csv_log import KEYS
+from envcoder_bench.results.effects import COLUMNS as EFFECT_COLUMNS
+from envcoder_bench.results.effects import Study
+from envcoder_bench.results.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
+from envcoder_bench.results.ranking import Ranked, rank, read_ranking
+from envcoder_bench.results.rows import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, recorded_meaning
 from envcoder_bench.run.folder.ranked import TERMS, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
@@ -102,7 +102,7 @@ class RunResult:
 
     @cached_property
     def terms(self) -> pd.DataFrame:
-        """A row for each variant of ``terms=True`` or ``sweep``, see ``report.terms.effects.Effect``: terms.csv."""
+        """A row for each variant of ``terms=True`` or ``sweep``, see ``results.effects.Effect``: terms.csv."""
         path = self.folder / TERMS
         columns = list(EFFECT_COLUMNS)
         return (

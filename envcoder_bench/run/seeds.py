@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.spec import AUTO, RunConfig
 
 MOST = 5

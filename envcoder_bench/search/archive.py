@@ -11,9 +11,9 @@ from typing import Protocol
 from pydantic import ConfigDict, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, STOPPED
-from envcoder_bench.report.statistics import UNBOUNDED, Difference, FitnessModel
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
+from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
 from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 

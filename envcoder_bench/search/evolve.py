@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import OK
+from envcoder_bench.results.rows import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from envcoder_bench.report.progress import duration
+from envcoder_bench.core.words import duration
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.providers.base import Provider, Request
 from envcoder_bench.search.providers.budget import Price
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES, Task
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 CHARS_PER_TOKEN = 4.0, 2.5  # of English and code: mostly, and at least
 REPLY_TOKENS = 500  # of a candidate without hidden reasoning

@@ -13,9 +13,9 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder, write_atomic
 from envcoder_bench.core.settings import Settings, merged
 from envcoder_bench.core.shell import quoted, shown
+from envcoder_bench.core.words import counted
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
-from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.run_folder import RunFolder, missing_task

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from envcoder_bench.core import run_log
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, own_codes
-from envcoder_bench.report.words import listed
+from envcoder_bench.core.words import listed
 from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
 from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request

@@ -8,9 +8,9 @@ from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.core.shell import quoted
+from envcoder_bench.core.words import counted
 from envcoder_bench.report.page.run import PageVideos
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import counted
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.policies import open_run

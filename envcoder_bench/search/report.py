@@ -12,14 +12,14 @@ from markupsafe import Markup
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import visible
+from envcoder_bench.core.words import counted, decimal_places, fixed, listed, number, shorten, without_folders
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
-from envcoder_bench.report.ranking import NAN, Ranked
-from envcoder_bench.report.statistics import Difference, FitnessModel
-from envcoder_bench.report.table import numbers, shorten
-from envcoder_bench.report.words import counted, decimal_places, fixed, listed, number, without_folders
+from envcoder_bench.report.table import numbers
+from envcoder_bench.results.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
+from envcoder_bench.results.ranking import NAN, Ranked
+from envcoder_bench.results.statistics import Difference, FitnessModel
 from envcoder_bench.search.archive import Archive, Attempt, compared, difference
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.tasks.base import HUMAN

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import visible
+from envcoder_bench.core.words import decimal_places, fixed, shorten
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -19,8 +20,6 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.table import shorten
-from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:

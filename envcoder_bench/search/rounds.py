@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.words import without_folders
+from envcoder_bench.core.words import without_folders
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import Result
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
 from envcoder_bench.run.spec import CandidateSource, RunSpec

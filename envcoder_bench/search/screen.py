@@ -7,11 +7,10 @@ from pathlib import Path
 
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import shown
+from envcoder_bench.core.words import counted, cut, duration, listed, number, without_folders
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.progress import duration
-from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.words import counted, cut, listed, number, without_folders
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.search import report

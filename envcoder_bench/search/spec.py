@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.words import counted
 from envcoder_bench.jail.probing import confinement
-from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import described, resolve

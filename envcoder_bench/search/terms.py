@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from envcoder_bench.report.results import OK, Result
-from envcoder_bench.report.table import half_width
-from envcoder_bench.report.terms.effects import Effect, studies
+from envcoder_bench.results.effects import Effect, studies
+from envcoder_bench.results.rows import OK, Result
+from envcoder_bench.results.statistics import half_width
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, difference, proposal_name
 from envcoder_bench.shaping.kinds import REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import Edit, Source, UnsupportedCode, shaping_source

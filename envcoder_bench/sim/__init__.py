@@ -1,4 +1,4 @@
-"""Simulators behind one interface. Only this package, compat/ and isaacgym_mujoco import a physics engine."""
+"""Simulators behind one interface. Only this package, compat/ and mujoco_batches import a physics engine."""
 
 import contextlib
 from collections.abc import Mapping
@@ -119,7 +119,7 @@ def in_background(name: str) -> contextlib.AbstractContextManager[None]:
     """
     if name == "mujoco_warp":
         with contextlib.suppress(ModuleNotFoundError):  # make_simulator says what is missing
-            from isaacgym_mujoco.physics import warp_loading
+            from mujoco_batches.physics import warp_loading
 
             return warp_loading.in_background()
     return contextlib.nullcontext()

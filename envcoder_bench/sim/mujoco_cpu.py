@@ -18,8 +18,8 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, RobotModel
-from isaacgym_mujoco.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
-from isaacgym_mujoco.physics.live_tensors import PoseSource, restore, save
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)

@@ -16,7 +16,7 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS, Simulator
 from envcoder_bench.sim.ground import Ground
-from isaacgym_mujoco.physics.models import add_height_field, buffer_sizes
+from mujoco_batches.physics.models import add_height_field, buffer_sizes
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.

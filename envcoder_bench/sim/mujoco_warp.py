@@ -35,12 +35,12 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     to_body_frame,
     write,
 )
-from isaacgym_mujoco.compat.warp_start import start_warp
-from isaacgym_mujoco.physics.live_tensors import PoseSource, restore, save
-from isaacgym_mujoco.physics.warp_contacts import ContactForces
-from isaacgym_mujoco.physics.warp_device import DROPPING, captured, put_model
-from isaacgym_mujoco.physics.warp_loading import Loading, is_in_background
-from isaacgym_mujoco.physics.warp_streams import TorchStream
+from mujoco_batches.compat.warp_start import start_warp
+from mujoco_batches.physics.live_tensors import PoseSource, restore, save
+from mujoco_batches.physics.warp_contacts import ContactForces
+from mujoco_batches.physics.warp_device import DROPPING, captured, put_model
+from mujoco_batches.physics.warp_loading import Loading, is_in_background
+from mujoco_batches.physics.warp_streams import TorchStream
 
 
 class MujocoWarp(MujocoTensors):

@@ -7,8 +7,8 @@
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-from isaacgym_mujoco.physics.warp_contacts import CONTACT
-from isaacgym_mujoco.physics.warp_functions import (
+from mujoco_batches.physics.warp_contacts import CONTACT
+from mujoco_batches.physics.warp_functions import (
     as_vec4,
     conjugate,
     is_within,

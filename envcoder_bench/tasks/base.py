@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from isaacgym_mujoco.physics.live_tensors import PoseSource
+    from mujoco_batches.physics.live_tensors import PoseSource
 
 HUMAN, UNSHAPED = BASELINE_FILES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 UNTRAINED = "untrained"  # the initial policy with the human baseline's observation and action functions

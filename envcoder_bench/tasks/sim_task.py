@@ -16,7 +16,7 @@ from envcoder_bench.sim.ground import Ground
 from envcoder_bench.tasks.base import Field, Task
 
 if TYPE_CHECKING:
-    from isaacgym_mujoco.physics.live_tensors import PoseSource
+    from mujoco_batches.physics.live_tensors import PoseSource
 
 COMMON_KEYS = (
     "name",

@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 
 from envcoder_bench.sim.ground import Box, Ground, HeightField
-from isaacgym_mujoco.api import terrain_utils as generators
-from isaacgym_mujoco.api.terrain_utils import SubTerrain
+from mujoco_batches import terrain_utils as generators
+from mujoco_batches.terrain_utils import SubTerrain
 
 VERTICAL = 0.005  # m, of which heights are multiples
 TYPES = ("smooth slope", "rough slope", "stairs up", "stairs down", "discrete", "stepping stones")

@@ -11,8 +11,8 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
-from envcoder_bench.report.words import number
+from envcoder_bench.core.words import number, shorten, wrap
+from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place
 from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import Candidates, described, read_candidates, with_candidates
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation

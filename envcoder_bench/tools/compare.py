@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, visible
 from envcoder_bench.core.settings import dotted
+from envcoder_bench.core.words import aligned, decimal_places, wrap
 from envcoder_bench.report.certainty import nothing_learnt
-from envcoder_bench.report.logs import Evaluation, read_curves
 from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import NAN
-from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
-from envcoder_bench.report.table import numbers, render_table, wrap
-from envcoder_bench.report.words import aligned, decimal_places
+from envcoder_bench.report.table import numbers, render_table
+from envcoder_bench.results.logs import read_curves
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.rows import NAN
+from envcoder_bench.results.statistics import Difference, Evaluation, FitnessModel, spearman
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.shaping.contract import CandidateError

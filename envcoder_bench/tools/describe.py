@@ -7,7 +7,7 @@ from string import Template
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.table import wrap
+from envcoder_bench.core.words import wrap
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.spec import RunSpec

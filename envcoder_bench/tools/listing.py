@@ -9,10 +9,10 @@ from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
+from envcoder_bench.core.words import aligned, alone
 from envcoder_bench.core.yaml_files import parse_plain
-from envcoder_bench.report.ranking import Ranked, rank, read_ranking
-from envcoder_bench.report.results import read_results
-from envcoder_bench.report.words import aligned, alone
+from envcoder_bench.results.ranking import Ranked, rank, read_ranking
+from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.tasks.registry import title_of

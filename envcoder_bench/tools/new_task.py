@@ -16,8 +16,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
 from envcoder_bench.sim.robot_file import RobotFile, convert, read_mjcf
 from envcoder_bench.tasks.registry import task_names
-from isaacgym_mujoco.api.params import AssetOptions
-from isaacgym_mujoco.assets import urdf_spec
+from mujoco_batches.assets import urdf_spec
+from mujoco_batches.scene.params import AssetOptions
 
 CONTROL_STEP = 0.02  # s, about: a whole number of the model's time steps
 MODEL = "model.xml"

@@ -37,7 +37,7 @@ def main(job_file: str) -> int:
 
 
 def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
-    from envcoder_bench.report.words import alone
+    from envcoder_bench.core.words import alone
     from envcoder_bench.video.recording import Recording
     from envcoder_bench.video.views import View, frame_steps, markers
 

@@ -14,13 +14,12 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.logs import StepFitnessLog, read_curves
+from envcoder_bench.core.words import alone, counted, duration, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import PAGE, Section
-from envcoder_bench.report.progress import duration
-from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.terms.table import study_sections
-from envcoder_bench.report.words import alone, counted, number
+from envcoder_bench.results.logs import StepFitnessLog, read_curves
+from envcoder_bench.results.ranking import Ranked, entrants
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from isaacgym_mujoco.compat.mujoco_gl import import_without_opengl
+import mujoco_batches  # noqa: F401, before MuJoCo: where OpenGL is missing, it imports that without
 
 if TYPE_CHECKING:
     from isaacgym_mujoco.import_hook import install
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__implementation__", "__version__", "install"]
-
-import_without_opengl()
 
 
 def __getattr__(name: str) -> Any:

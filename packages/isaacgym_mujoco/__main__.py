@@ -7,10 +7,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from isaacgym_mujoco.assets.asset import AssetError
 from isaacgym_mujoco.import_hook import install
 from isaacgym_mujoco.old_code import old_code
 from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, remedy
+from mujoco_batches.assets.asset import AssetError
 
 USAGE = "usage: python -m isaacgym_mujoco [--device cpu] SCRIPT [ARGUMENT ...]"
 REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"

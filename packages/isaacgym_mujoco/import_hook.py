@@ -8,13 +8,13 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from isaacgym_mujoco.compat.torch_fuser import disable_cuda_fuser
+from mujoco_batches.compat.torch_fuser import disable_cuda_fuser
 
 API = "isaacgym_mujoco.api"
 MODULES = ("gymapi", "gymtorch", "gymutil", "torch_utils", "terrain_utils")
 NOTE = "isaacgym: open implementation on MuJoCo, not NVIDIA's; results are those of MuJoCo's physics."
 
-_log = logging.getLogger("isaacgym_mujoco")
+_log = logging.getLogger("mujoco_batches.isaacgym")
 
 
 class Redirect(MetaPathFinder, Loader):

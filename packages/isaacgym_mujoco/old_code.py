@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from isaacgym_mujoco.compat import replaced
-from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
 from isaacgym_mujoco.on_cpu import OnCpu, on_cpu
+from mujoco_batches.compat import replaced
+from mujoco_batches.compat.torch_fuser import integer_conditions
 
 NUMPY_NAMES = {
     "Inf": np.inf,
@@ -34,7 +34,7 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
-_log = logging.getLogger("isaacgym_mujoco")
+_log = logging.getLogger("mujoco_batches.isaacgym")
 _new_array = np.array
 
 

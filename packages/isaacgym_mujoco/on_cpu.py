@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from isaacgym_mujoco.compat import replaced
+from mujoco_batches.compat import replaced
 
 VARIABLE = "ISAACGYM_DEVICE"
 NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
-_log = logging.getLogger("isaacgym_mujoco")
+_log = logging.getLogger("mujoco_batches.isaacgym")
 _logged: list[bool] = []
 
 

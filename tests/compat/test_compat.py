@@ -13,8 +13,8 @@ import warp as wp
 
 from envcoder_bench.compat import torch_draws
 from envcoder_bench.core import stream
-from isaacgym_mujoco.compat import difference, replaced, torch_fuser, warn_once, warp_modules, warp_solvers, warp_start
-from isaacgym_mujoco.physics.warp_loading import load_kernels
+from mujoco_batches.compat import difference, replaced, torch_fuser, warn_once, warp_modules, warp_solvers, warp_start
+from mujoco_batches.physics.warp_loading import load_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_attributes_are_restored_where_one_cannot_be_replaced():
 @pytest.mark.parametrize(
     "name",
     [
-        "isaacgym_mujoco.compat.mujoco_warp_contacts",
+        "mujoco_batches.compat.mujoco_warp_contacts",
         "envcoder_bench.compat.mujoco_warp_memory",
         "envcoder_bench.compat.mujoco_warp_order",
     ],

@@ -10,7 +10,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import mujoco_warp
 from envcoder_bench.sim.mujoco_model import INTEGRATORS
-from isaacgym_mujoco.compat import warn_once
+from mujoco_batches.compat import warn_once
 
 pytestmark = pytest.mark.slow
 KINDS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "site_states")

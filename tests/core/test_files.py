@@ -9,7 +9,7 @@ import pytest
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic, write_shared
 from envcoder_bench.core.run_log import note, run_log
-from envcoder_bench.report.logs import CurveLog
+from envcoder_bench.results.logs import CurveLog
 from envcoder_bench.search.providers.transcript import Transcript
 
 WRITER = """

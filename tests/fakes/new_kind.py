@@ -12,7 +12,7 @@ import envcoder_bench
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
-from envcoder_bench.report.breakdown import LABELS
+from envcoder_bench.results.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt

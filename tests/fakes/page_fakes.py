@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import FAILED, Result
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import FAILED, Result
 
 HOSTILE = [
     "<script>window.hacked=1</script>",
@@ -71,7 +71,20 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
                 error = f"/somewhere/{name}.py:7: in compute_reward: <b onclick=window.hacked=1>{HOSTILE[0]}"
                 results.append(Result(name, seed, FAILED, error=error))
                 continue
-            results.append(Result(name, seed, "ok", level + 0.01 * seed, level - 0.5, level + 0.5, 64, 200.0, 3.0, 999))
+            results.append(
+                Result(
+                    name,
+                    seed,
+                    "ok",
+                    level + 0.01 * seed,
+                    level - 0.5,
+                    level + 0.5,
+                    episodes=64,
+                    episode_length=200.0,
+                    shaped_return=3.0,
+                    env_steps=999,
+                )
+            )
             for b in range(1, 51):  # its episodes end one after the other
                 active = max(0.0, 1 - 0.02 * b * k / len(every))
                 steps.append((points, 100 * points, name, seed, 10 * b, 0.2 * b, active * (1 - 0.1 * seed), active))

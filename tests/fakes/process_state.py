@@ -80,7 +80,8 @@ def _put_torch(old: dict[str, Any]) -> None:
 
 def _loggers() -> list[logging.Logger]:
     known = logging.root.manager.loggerDict
-    own = [known[name] for name in sorted(x for x in known if x.startswith(("envcoder_bench", "isaacgym_mujoco")))]
+    packages = ("envcoder_bench", "isaacgym_mujoco", "mujoco_batches")
+    own = [known[name] for name in sorted(x for x in known if x.startswith(packages))]
     return [logging.root, *(logger for logger in own if isinstance(logger, logging.Logger))]
 
 

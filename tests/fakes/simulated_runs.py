@@ -1,6 +1,6 @@
 """Simulated runs whose truth is known: how often a ranking's statements about them are right.
 
-``tests/report/test_simulated_runs.py`` takes few of them, ``benchmarks/measure.py certainty`` many.
+``tests/results/test_simulated_runs.py`` takes few of them, ``benchmarks/measure.py certainty`` many.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.report.ranking import Ranked, rank
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.statistics import UNBOUNDED, FitnessModel, success_interval
+from envcoder_bench.results.ranking import Ranked, rank
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import UNBOUNDED, FitnessModel, success_interval
 from envcoder_bench.tasks.base import HUMAN
 
 EPISODES = 64
@@ -129,7 +129,7 @@ def power(candidates: int, seeds: int, runs: int) -> Facts:
     """Return how often a candidate that is one deviation of seeds above human is marked, and by paired t-tests."""
     from scipy import stats
 
-    from envcoder_bench.report.statistics import holm
+    from envcoder_bench.results.statistics import holm
 
     rng = np.random.default_rng(seed_of("power", candidates, seeds))
     marked, paired = 0, 0

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
-from envcoder_bench.report.breakdown import BAR, LABELS, Breakdown, CandidateCost, bar, render_breakdown, to_json
+from envcoder_bench.report.breakdown import BAR, bar, render_breakdown
+from envcoder_bench.results.breakdown import LABELS, Breakdown, CandidateCost, to_json
 
 # two iterations of horizon 4: 20 s in all, of which 8 s are training
 SECONDS = {"physics": 4.0, "reward": 0.5, "policy": 1.0, "update": 2.0, REST: 0.5, EVALUATION: 10.0, RESULTS: 2.0}

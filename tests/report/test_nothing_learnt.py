@@ -3,8 +3,8 @@
 from test_table import ok
 
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import STOPPED, Result
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import STOPPED, Result
 
 EXTEND = "eval-shapers --extend RUN --learning_iterations N"
 

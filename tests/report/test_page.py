@@ -14,8 +14,8 @@ from envcoder_bench.report.page import charts, run
 from envcoder_bench.report.page.charts import components, first_pair, step_fitness
 from envcoder_bench.report.page.run import PageVideos, render_page
 from envcoder_bench.report.page.shell import code
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import Result
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pytest
 from envcoder_bench.report import curves_plot, ranking_plot
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.figures import BETTER, DARK, WORSE, renderer, spread
-from envcoder_bench.report.logs import CurveLog, read_curves
-from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.ranking_plot import plot_ranking
-from envcoder_bench.report.results import FAILED, Result
+from envcoder_bench.results.logs import CurveLog, read_curves
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import FAILED, Result
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(

@@ -4,7 +4,8 @@ import shutil
 
 from helpers import instructions
 
-from envcoder_bench.report.progress import Progress, duration, si
+from envcoder_bench.core.words import duration, si
+from envcoder_bench.report.progress import Progress
 
 
 class Terminal(io.StringIO):

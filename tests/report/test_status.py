@@ -7,7 +7,7 @@ import pytest
 from envcoder_bench.cli.console import Console
 from envcoder_bench.report.page import status
 from envcoder_bench.report.page.status import STATUS, Status, StatusPage, render_status
-from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.results.rows import Result, write_results
 
 
 def test_page_shows_progress_and_candidates_and_loads_itself_again():
@@ -50,7 +50,18 @@ def test_fault_of_the_disk_ends_the_page_and_not_the_run(tmp_path):
 
 def test_page_has_the_means_of_the_last_evaluation(tmp_path):
     rows = [
-        Result(name, seed, "ok", fitness + seed, 0.0, 1.0, 8, 50.0, 1.0, 100)
+        Result(
+            name,
+            seed,
+            "ok",
+            fitness + seed,
+            0.0,
+            1.0,
+            episodes=8,
+            episode_length=50.0,
+            shaped_return=1.0,
+            env_steps=100,
+        )
         for name, fitness in (("a", 0.1), ("b", 0.3))
         for seed in (0, 1)
     ]

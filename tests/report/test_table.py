@@ -2,18 +2,28 @@ from dataclasses import replace
 
 import pytest
 
+from envcoder_bench.core.words import fixed, shorten
 from envcoder_bench.report.certainty import first_place
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, Result
-from envcoder_bench.report.table import render_failures, render_table, shorten
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.table import render_failures, render_table
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, Result
 
 MEANING = "how well the commanded velocity is followed, mean over the full episode; 0 to 1"
 
 
 def ok(candidate, seed, fitness, **more):
-    return Result(candidate, seed, "ok", fitness, fitness - 0.015, fitness + 0.015, 64, 1000 * fitness, **more)
+    return Result(
+        candidate,
+        seed,
+        "ok",
+        fitness,
+        fitness - 0.015,
+        fitness + 0.015,
+        episodes=64,
+        episode_length=1000 * fitness,
+        **more,
+    )
 
 
 SMALL = [

@@ -18,7 +18,7 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping import checking
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import Can
-from isaacgym_mujoco.compat.warp_start import start_warp
+from mujoco_batches.compat.warp_start import start_warp
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
 TEXTS = {

@@ -1,5 +1,6 @@
 """checkpoint.pth and the files of jobs/ are plain data, and damaged ones are reported."""
 
+import math
 import os
 import zipfile
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import OK, Result
+from envcoder_bench.results.rows import OK, Result
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import (
     FORMAT,
@@ -20,7 +21,23 @@ from envcoder_bench.run.folder.checkpoint import (
 
 
 def made():
-    rows = [Result("a", 0, OK, 0.5, 0.25, 0.75, 2, 3.5, None, 64, "", 1), Result("b", 0, "failed", error="b.py:1: no")]
+    rows = [
+        Result(
+            "a",
+            0,
+            OK,
+            0.5,
+            0.25,
+            0.75,
+            episodes=2,
+            episode_length=3.5,
+            shaped_return=math.nan,
+            env_steps=64,
+            error="",
+            unstable_resets=1,
+        ),
+        Result("b", 0, "failed", error="b.py:1: no"),
+    ]
     return Checkpoint(rows, 1, 2.5, 7, 8, {"curves.csv": 4}, decided=[3])
 
 

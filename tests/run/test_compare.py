@@ -9,7 +9,7 @@ import pytest
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import Result, read_results, write_results
+from envcoder_bench.results.rows import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunSpec
@@ -28,7 +28,7 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
     )
     rows = [
         Result(name, seed + k, "failed", error="broken </script>") if value is None
-        else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, 8, 50.0, 1.0, 100)
+        else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, episodes=8, env_steps=100)
         for name, values in fitness.items() for k, value in enumerate(values)
     ]  # fmt: skip
     write_results(folder.results, rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import FAILED_AT_LOAD, OK, Result
+from envcoder_bench.results.rows import FAILED_AT_LOAD, OK, Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.extend import _states
 from envcoder_bench.run.folder.checkpoint import GroupKey, pack_job

@@ -22,7 +22,7 @@ from helpers import (
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.report.logs import read_points
+from envcoder_bench.results.logs import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import CandidateSource

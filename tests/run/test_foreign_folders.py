@@ -12,7 +12,7 @@ from test_compare import made
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli.eval_shapers import main as eval_shapers
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import read_results, write_results
+from envcoder_bench.results.rows import read_results, write_results
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.video.page import read_videos
 from envcoder_bench.video.recording import Recording

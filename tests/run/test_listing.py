@@ -7,8 +7,8 @@ import pytest
 from filelock import FileLock
 
 from envcoder_bench.__main__ import main
-from envcoder_bench.report.ranking import rank, summary, write_summary
-from envcoder_bench.report.results import RUNNING, Result, write_results
+from envcoder_bench.results.ranking import rank, summary, write_summary
+from envcoder_bench.results.rows import RUNNING, Result, write_results
 from envcoder_bench.run.folder.checkpoint import FORMAT
 from envcoder_bench.tools.listing import find_runs, read_run, render_runs
 

@@ -24,8 +24,8 @@ from helpers import (
 from envcoder_bench import evaluate, resume
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.compile import building
-from envcoder_bench.report.logs import read_episodes
-from envcoder_bench.report.results import STOPPED, read_results
+from envcoder_bench.results.logs import read_episodes
+from envcoder_bench.results.rows import STOPPED, read_results
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import prepare

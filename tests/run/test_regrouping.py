@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import CANDIDATES, FIVE_ACTIONS, WIDE, write_candidates
 
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare.groups import prepare

@@ -11,7 +11,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.logs import CurveLog
+from envcoder_bench.results.logs import CurveLog
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.train import session as training
 from envcoder_bench.run.train.profile import RunProfile, count_phases

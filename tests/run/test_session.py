@@ -9,7 +9,7 @@ from helpers import BREAKS_MIDWAY, CARTPOLE_QUICK, FIVE_ACTIONS, refused, result
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import prepare

@@ -17,8 +17,8 @@ from helpers import (
 
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
-from envcoder_bench.report.logs import read_episodes
-from envcoder_bench.report.results import FAILED, read_results
+from envcoder_bench.results.logs import read_episodes
+from envcoder_bench.results.rows import FAILED, read_results
 from envcoder_bench.run import lint
 from envcoder_bench.run.folder.checkpoint import load_checkpoint
 from envcoder_bench.run.folder.policies import load_policy, open_run

@@ -21,7 +21,7 @@ from helpers import (
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split

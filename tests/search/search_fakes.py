@@ -2,7 +2,7 @@
 
 import random
 
-from envcoder_bench.report.logs import Point
+from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt, proposal_name
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.logs import Point
+from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt, read_archive, write_archive
 

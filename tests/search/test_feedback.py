@@ -5,7 +5,7 @@ import math
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.report.logs import Point
+from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.prompt.feedback import explain, feedback, history_line, idea, summary, training_course

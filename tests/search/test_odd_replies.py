@@ -6,7 +6,7 @@ import pytest
 from odd_files import TEXTS, reward
 from test_llm import proposer
 
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.rows import Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import llm as llm_module

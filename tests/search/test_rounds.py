@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.results import FAILED as ROW_FAILED
-from envcoder_bench.report.results import STOPPED, Result
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import FAILED as ROW_FAILED
+from envcoder_bench.results.rows import STOPPED, Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen

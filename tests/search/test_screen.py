@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.search import screen
 from envcoder_bench.search.archive import FAILED_AT_LOAD, NO_CODE, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round

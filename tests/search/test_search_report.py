@@ -8,7 +8,7 @@ import pytest
 from page_fakes import HtmlPage
 
 from envcoder_bench.report.page.shell import visible
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.report import SearchFacts, ancestry, family, write_report

@@ -14,9 +14,9 @@ from backends import ANYMAL
 
 from envcoder_bench.sim import Ground, HeightField, make_simulator
 from envcoder_bench.sim.mujoco_model import put_ground
-from isaacgym_mujoco.compat import mujoco_height_fields, mujoco_warp_contacts, warn_once
-from isaacgym_mujoco.physics import warp_device
-from isaacgym_mujoco.physics.contacts import narrowphase, surface
+from mujoco_batches.compat import mujoco_height_fields, mujoco_warp_contacts, warn_once
+from mujoco_batches.physics import warp_device
+from mujoco_batches.physics.contacts import narrowphase, surface
 
 pytestmark = pytest.mark.slow  # Warp compiles kernels
 XML = """<mujoco><worldbody><geom type="plane" size="0 0 1"/><body name="b"><freejoint/>

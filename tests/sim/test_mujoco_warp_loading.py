@@ -15,9 +15,9 @@ from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.registry import find_spec
-from isaacgym_mujoco.compat import warp_modules
-from isaacgym_mujoco.compat.warp_start import start_warp
-from isaacgym_mujoco.physics import warp_loading as loading
+from mujoco_batches.compat import warp_modules
+from mujoco_batches.compat.warp_start import start_warp
+from mujoco_batches.physics import warp_loading as loading
 
 pytestmark = pytest.mark.slow
 SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks import Can, EnvGroups, Field, Task, TaskSource, TaskSpec
-from isaacgym_mujoco.physics.live_tensors import PoseSource
+from mujoco_batches.physics.live_tensors import PoseSource
 
 HOME = Path(__file__).resolve().parent
 MEANING = "1 minus the distance to the middle of the rail, in m; at most 1"

@@ -18,7 +18,7 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.grid.policy_files import read_policy
-from envcoder_bench.report.results import read_results
+from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.folder.policies import open_run

@@ -6,7 +6,7 @@ import torch
 
 from envcoder_bench.terrain.grid import TYPES, GridParams, column_types, make_grid, step_height
 from envcoder_bench.terrain.scan import HeightLookup
-from isaacgym_mujoco.api import terrain_utils as generators
+from mujoco_batches import terrain_utils as generators
 
 SMALL = GridParams(levels=3, terrains=10, spacing=0.1)
 

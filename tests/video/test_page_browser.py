@@ -9,7 +9,7 @@ import pytest
 from page_fakes import HOSTILE, fake_page
 
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.speed import steps_until
+from envcoder_bench.results.speed import steps_until
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'envcoder-bench[dev]': no playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -10,10 +10,10 @@ import numpy as np
 
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.figures import COLOURS, further_colour
-from envcoder_bench.report.logs import over_seeds
 from envcoder_bench.report.page.shell import plain_number
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.speed import target_fitness
+from envcoder_bench.results.logs import over_seeds
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.speed import target_fitness
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:

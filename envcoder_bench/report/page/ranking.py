@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcoder_bench.core.words import counted, decimal_places, fixed, number
 from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.tie_groups import letters
-from envcoder_bench.report.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.metrics import METRICS, is_known
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.tie_groups import letters
 from envcoder_bench.tasks.base import HUMAN
 
 # title: kind, order of the first click; a column that is empty is left out
@@ -23,9 +24,7 @@ COLUMNS = {
     "best": ("number", "descending"),
     "steps to tie": ("number", "ascending"),
     "steps to fitness": ("number", "ascending"),
-    "episode, steps": ("number", "descending"),
-    "shaped return": ("number", "descending"),
-    "env-steps": ("number", "descending"),
+    **{metric.title: ("number", metric.order) for metric in METRICS.values() if metric.title},
     "status": ("text", "ascending"),
 }
 
@@ -63,8 +62,9 @@ def ranking_values(
         for row in ranked
     ]
     used = {title for row in rows for title, cell in row["cells"].items() if cell} | {"candidate", "status"}
-    if len({row.env_steps for row in ranked if row.env_steps}) < 2:  # the details have it
-        used.discard("env-steps")
+    for name, metric in METRICS.items():
+        if metric.if_different and len({value for row in ranked if is_known(value := getattr(row, name))}) < 2:
+            used.discard(metric.title)  # the details have it
     if _alike(ranked):
         used.discard("letters")
     columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
@@ -96,10 +96,13 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         "best": cell(row.p_best, f"{row.p_best:.0%}"),
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
-        "episode, steps": cell(row.episode_length, f"{row.episode_length:.0f}"),
-        "shaped return": cell(row.shaped_return, number(row.shaped_return)),
-        "env-steps": cell(row.env_steps or None, f"{row.env_steps:,}"),
+        **{metric.title: _metric_cell(row, name) for name, metric in METRICS.items() if metric.title},
     }
+
+
+def _metric_cell(row: Ranked, name: str) -> Cell | None:
+    value = getattr(row, name)
+    return Cell(value, METRICS[name].text(value)) if is_known(value) else None
 
 
 class Axis:

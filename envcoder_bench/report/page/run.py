@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import visible
+from envcoder_bench.core.words import fixed, some
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
 from envcoder_bench.report.page.shell import changes
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import split_place
-from envcoder_bench.report.words import fixed, some
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.rows import SKIPPED
 
 if TYPE_CHECKING:
     import pandas as pd

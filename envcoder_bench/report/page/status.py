@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.words import decimal_places, fixed
 from envcoder_bench.report.page import shell
-from envcoder_bench.report.ranking import entrants
-from envcoder_bench.report.results import read_results
-from envcoder_bench.report.words import decimal_places, fixed
+from envcoder_bench.results.ranking import entrants
+from envcoder_bench.results.rows import read_results
 from envcoder_bench.tasks.base import BASELINES
 
 STATUS = "status.html"

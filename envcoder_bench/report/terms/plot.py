@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from envcoder_bench.core.words import fixed, shorten
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -21,12 +22,10 @@ from envcoder_bench.report.figures import (
     save_figure,
     show_message,
 )
-from envcoder_bench.report.ranking import decimal_places
-from envcoder_bench.report.speed import SHARE
-from envcoder_bench.report.table import shorten
-from envcoder_bench.report.terms.effects import Effect, Study
 from envcoder_bench.report.terms.table import HEADS, NAME_WIDTH
-from envcoder_bench.report.words import fixed
+from envcoder_bench.results.effects import Effect, Study
+from envcoder_bench.results.ranking import decimal_places
+from envcoder_bench.results.speed import SHARE
 from envcoder_bench.shaping.variants import label, short
 
 STYLES = {0.0: ("o", BLACK), 0.5: ("v", COLOURS[0]), 2.0: ("^", COLOURS[1])}

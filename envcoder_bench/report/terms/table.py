@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from envcoder_bench.core.words import aligned, counted, fixed, shorten, some, wrap
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
-from envcoder_bench.report.ranking import decimal_places
-from envcoder_bench.report.speed import SHARE
-from envcoder_bench.report.table import numbers, shorten, wrap
-from envcoder_bench.report.terms.effects import NO_EFFECT, Effect, Study
-from envcoder_bench.report.words import aligned, counted, fixed, some
+from envcoder_bench.report.table import numbers
+from envcoder_bench.results.effects import NO_EFFECT, Effect, Study
+from envcoder_bench.results.ranking import decimal_places
+from envcoder_bench.results.speed import SHARE
 from envcoder_bench.shaping.variants import FACTORS, label
 
 HEADS = {0.0: "left out", 0.5: "halved", 2.0: "doubled"}

@@ -15,7 +15,7 @@ import torch
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.rows import Result
 from envcoder_bench.tasks.base import UNTRAINED
 
 FORMAT = 1  # of run folders

@@ -10,8 +10,8 @@ import torch
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError, near_matches, user_input
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.rows import Result, read_results
 from envcoder_bench.run.fitness import recorded_meaning
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder

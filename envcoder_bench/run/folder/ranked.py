@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.logs import Evaluation, Point, read_episodes, read_points
-from envcoder_bench.report.ranking import Ranked, rank
-from envcoder_bench.report.results import Result
-from envcoder_bench.report.statistics import UNBOUNDED
-from envcoder_bench.report.terms.effects import Study, studies, write_effects
 from envcoder_bench.report.terms.plot import plot_study
+from envcoder_bench.results.effects import Study, studies, write_effects
+from envcoder_bench.results.logs import Point, read_episodes, read_points
+from envcoder_bench.results.ranking import Ranked, rank
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import CandidateSource, RunConfig

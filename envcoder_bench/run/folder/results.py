@@ -3,16 +3,17 @@
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
-from envcoder_bench.report.hacks import hacked
-from envcoder_bench.report.logs import read_curves, read_points
-from envcoder_bench.report.ranking import race_summary, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
-from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, write_results
+from envcoder_bench.results.csv_log import sort_rows
+from envcoder_bench.results.hacks import hacked
+from envcoder_bench.results.logs import read_curves, read_points
+from envcoder_bench.results.ranking import race_summary, summary, write_summary
+from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, write_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.ranked import rank_run, write_studies
@@ -65,8 +66,8 @@ def write_policies(
             write_atomic(folder.candidate(name) / "policy.pth", policy)
 
 
-def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], short_points: bool) -> None:
-    """Write to the rows why their candidates are hacked."""
+def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], short_points: bool) -> list[Result]:
+    """Return the rows with why their candidates are hacked."""
     try:
         points = read_points(folder.points) if folder.points.is_file() else []
         bounds = fitness_bounds(spec.task, spec.config)
@@ -74,8 +75,7 @@ def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], sh
     except (OSError, ValueError) as error:  # the results must not depend on it
         log.warning("%s cannot be read, so that nothing is said of hacked rewards: %s", folder.points, error)
         reasons = {}
-    for result in results:
-        result.hacked = reasons.get(result.candidate, "")
+    return [replace(result, hacked=reasons.get(result.candidate, "")) for result in results]
 
 
 def _other_actions(spec: RunSpec) -> set[str]:
@@ -104,7 +104,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     cfg, sources, results = spec.config, spec.sources, saved.results
     meaning = fitness_meaning(spec)
     short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
-    _mark_hacked(folder, spec, results, short_points)
+    results = _mark_hacked(folder, spec, results, short_points)
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     # the ranking

@@ -47,7 +47,7 @@ from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, ref
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.yaml_files import to_yaml
-from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, STEP_FITNESS, TENSORBOARD
+from envcoder_bench.results.logs import COMPONENTS, CURVES, EPISODES, POINTS, STEP_FITNESS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance

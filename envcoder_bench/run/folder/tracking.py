@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.settings import select
-from envcoder_bench.report.results import Result, read_results
-from envcoder_bench.report.tensorboard import write_hparams
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
+from envcoder_bench.results.rows import Result, read_results
+from envcoder_bench.results.tensorboard import write_hparams
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig

@@ -25,7 +25,7 @@ from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.spec import Can
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start

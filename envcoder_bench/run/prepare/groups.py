@@ -41,7 +41,7 @@ from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.registry import trainer_class
-from isaacgym_mujoco.process import collection_paused
+from mujoco_batches.process import collection_paused
 
 log = logging.getLogger(__name__)
 Faults = dict[str, CandidateError]

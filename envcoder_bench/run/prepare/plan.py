@@ -10,8 +10,8 @@ import psutil  # rl_games' own dependency
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.ranking import entrants
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
+from envcoder_bench.results.ranking import entrants
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group

@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.config import trainer_keys
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources

@@ -16,8 +16,8 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.logs import RunLogs, read_episodes
-from envcoder_bench.report.results import FAILED, STOPPED, Result
+from envcoder_bench.results.logs import RunLogs, read_episodes
+from envcoder_bench.results.rows import FAILED, STOPPED, Result
 from envcoder_bench.run import lint
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts

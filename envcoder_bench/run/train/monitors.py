@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.words import some
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.table import CONTACTS_HINT, MOST_NAMED
-from envcoder_bench.report.words import some
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.rows import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.train.rows import trained

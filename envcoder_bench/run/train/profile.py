@@ -14,7 +14,8 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import ChromeTrace, CudaClock, HostClock, Profiler, Timeline
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, to_json
+from envcoder_bench.report.breakdown import SLOWEST
+from envcoder_bench.results.breakdown import Breakdown, CandidateCost, to_json
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import STAGES

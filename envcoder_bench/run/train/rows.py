@@ -1,6 +1,5 @@
 """The rows of results.csv that a wave gives: those of its groups, and those of the untrained policy."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,12 +7,12 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
+from envcoder_bench.core.words import alone
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
 from envcoder_bench.env.trajectories import Recorder, Trajectories
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
-from envcoder_bench.report.statistics import success_interval
-from envcoder_bench.report.words import alone
+from envcoder_bench.results.logs import RunLogs
+from envcoder_bench.results.rows import FAILED, OK, RUNNING, Result
+from envcoder_bench.results.statistics import success_interval
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.checkpoint import GroupKey, packed
 from envcoder_bench.run.prepare.environments import build_env
@@ -40,7 +39,7 @@ def trained(session: Session) -> list[Result]:
         if g in failures or session.episodes is None:
             fields.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            fields.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            fields.update(shaped_return=returns[g])
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
                 fields.update(scores(session.spec, session.episodes, g))

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.logs import Evaluation
-from envcoder_bench.report.statistics import paired_table
-from envcoder_bench.report.words import number
+from envcoder_bench.core.words import number
+from envcoder_bench.results.statistics import Evaluation, paired_table
 from envcoder_bench.run.spec import RunConfig
 
 TOP = 3  # so many of the best candidates are what a race looks for

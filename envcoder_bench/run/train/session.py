@@ -20,11 +20,11 @@ from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import flush_messages, note
+from envcoder_bench.core.words import alone
 from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.env.trajectories import Recorder, Trajectories
-from envcoder_bench.report.logs import Point, RunLogs
-from envcoder_bench.report.words import alone
+from envcoder_bench.results.logs import Point, RunLogs
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import at_half_step, build_env
 from envcoder_bench.run.prepare.groups import Group
@@ -39,7 +39,7 @@ from envcoder_bench.trainers.registry import trainer_class
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
-TRAINER_SCALARS = ("kl", "learning_rate", "entropy", "value_loss")  # of report.logs.SCALARS; if the trainer has them
+TRAINER_SCALARS = ("kl", "learning_rate", "entropy", "value_loss")  # of results.logs.SCALARS; if the trainer has them
 State = Mapping[str, Any]  # of a session or of one of its groups: CPU tensors and plain Python data
 
 

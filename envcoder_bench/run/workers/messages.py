@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envcoder_bench.env.trajectories import Trajectories
-from envcoder_bench.report.logs import Rows
-from envcoder_bench.report.results import Result
+from envcoder_bench.results.logs import Rows
+from envcoder_bench.results.rows import Result
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Faults

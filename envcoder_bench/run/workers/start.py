@@ -21,7 +21,7 @@ from envcoder_bench.run.workers.worker import Worker, code_digest
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, listening, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
 from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -54,7 +54,7 @@ from envcoder_bench.run.workers.messages import (
     WorkerSetup,
 )
 from envcoder_bench.tasks.spec import TaskSpec
-from isaacgym_mujoco.process import share_cpus
+from mujoco_batches.process import share_cpus
 
 Send = Callable[[Any], None]
 

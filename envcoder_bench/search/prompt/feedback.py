@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from envcoder_bench.report.logs import Point
-from envcoder_bench.report.statistics import FitnessModel
-from envcoder_bench.report.table import half_width, split_place
-from envcoder_bench.report.words import counted, cut, without_folders
+from envcoder_bench.core.words import counted, cut, without_folders
+from envcoder_bench.report.table import split_place
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.statistics import FitnessModel, half_width
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, compared, difference
 from envcoder_bench.search.terms import effects_text
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES

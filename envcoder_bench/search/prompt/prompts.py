@@ -14,7 +14,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
@@ -25,7 +25,7 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import read
 from envcoder_bench.trainers.registry import trainer_class
-from isaacgym_mujoco.api import torch_utils
+from mujoco_batches import torch_utils
 
 SYSTEM, TERMS, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
     "system.md", "terms.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from envcoder_bench.core.bounded import TooDeepError, parse_json
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.report.words import counted
+from envcoder_bench.core.words import counted
 from envcoder_bench.search.providers.base import REFUSAL, ProviderError, Reply
 
 Hide = Callable[[str], str]

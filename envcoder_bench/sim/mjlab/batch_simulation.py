@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isaacgym_mujoco.physics.batch import collected, make_batch, step_batch
+from mujoco_batches.physics.batch import collected, make_batch, step_batch
 
 # fields that mjlab's code writes
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")

@@ -11,14 +11,14 @@ import warp as wp
 from mjlab.sim.sim import Simulation
 from torch import Tensor
 
-from isaacgym_mujoco.physics.warp_device import DROPPING
+from mujoco_batches.physics.warp_device import DROPPING
 
 
 class WarpSimulation(Simulation):
     """mjlab's ``Simulation``, whose kernels print nothing."""
 
     def create_graph(self) -> None:
-        self.wp_model.opt.warn_overflow = 0  # see put_model of isaacgym_mujoco; mjlab calls this before any step
+        self.wp_model.opt.warn_overflow = 0  # see put_model of mujoco_batches; mjlab calls this before any step
         super().create_graph()
 
     def take_overflows(self) -> Tensor:

@@ -26,7 +26,7 @@ from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 
 if TYPE_CHECKING:
-    from isaacgym_mujoco.physics.live_tensors import PoseSource
+    from mujoco_batches.physics.live_tensors import PoseSource
 
 log = logging.getLogger(__name__)
 SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode

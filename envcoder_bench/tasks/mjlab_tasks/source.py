@@ -27,7 +27,7 @@ from packaging.specifiers import SpecifierSet
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.mjlab_tasks import PREFIX, SECTIONS
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
-from isaacgym_mujoco.compat.warp_start import start_warp
+from mujoco_batches.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
 
@@ -168,7 +168,7 @@ def list_tasks(package: str = "") -> list[str]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Hide what mjlab and Warp print while they are imported or built."""
-    from isaacgym_mujoco.physics.batch import collected
+    from mujoco_batches.physics.batch import collected
 
     out, err = contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO())
     with out, err, warnings.catch_warnings(), collected():

@@ -21,7 +21,7 @@ from envcoder_bench.tasks.mjlab_tasks.patches import patched
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
 
 if TYPE_CHECKING:
-    from isaacgym_mujoco.physics.live_tensors import PoseSource
+    from mujoco_batches.physics.live_tensors import PoseSource
 
 REFUSALS = {
     "compute_torque": "actions go to mjlab's action terms",
@@ -93,7 +93,7 @@ class MjlabTask(Task):
         return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
 
     def pose_source(self) -> PoseSource | None:
-        from isaacgym_mujoco.physics.live_tensors import PoseSource
+        from mujoco_batches.physics.live_tensors import PoseSource
 
         sim = self.world.sim
         return PoseSource(sim.mj_model, lambda: sim.data.qpos[:].detach().double().cpu().numpy())

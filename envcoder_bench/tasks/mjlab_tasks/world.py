@@ -26,7 +26,7 @@ from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.histories import ActuatorDelay, beginning
 from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
 from envcoder_bench.tasks.mjlab_tasks.view import Commands, EnvView
-from isaacgym_mujoco.physics.warp_streams import TorchStream
+from mujoco_batches.physics.warp_streams import TorchStream
 
 TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels

@@ -27,7 +27,7 @@ from envcoder_bench.trainers.ppo.mlp import (
     tape_shapes,
     with_one,
 )
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
-from isaacgym_mujoco.process import usable_cpus
+from mujoco_batches.process import usable_cpus
 
 
 class GroupedPPO(Trainer):

@@ -7,9 +7,9 @@ import copy
 import mujoco
 import numpy as np
 
-from isaacgym_mujoco.api.properties import Mat33, RigidBodyProperties
-from isaacgym_mujoco.api.transforms import Vec3
-from isaacgym_mujoco.engine.layout import Actor, Layout
+from mujoco_batches.engine.layout import Actor, Layout
+from mujoco_batches.scene.properties import Mat33, RigidBodyProperties
+from mujoco_batches.scene.transforms import Vec3
 
 _MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
 _SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from isaacgym_mujoco.api.params import (
+from isaacgym_mujoco.api.simulation import Simulation, copied
+from mujoco_batches.assets import asset as assets
+from mujoco_batches.assets.asset import Asset
+from mujoco_batches.scene.params import (
     AssetOptions,
     DofType,
     ForceSensorPlace,
     ForceSensorProperties,
     tell_ignored,
 )
-from isaacgym_mujoco.api.properties import RigidShapeProperties, TendonProperties
-from isaacgym_mujoco.api.simulation import Simulation, copied
-from isaacgym_mujoco.api.transforms import Transform
-from isaacgym_mujoco.assets import asset as assets
-from isaacgym_mujoco.assets.asset import Asset
+from mujoco_batches.scene.properties import RigidShapeProperties, TendonProperties
+from mujoco_batches.scene.transforms import Transform
 
 
 def find(names: list[str], name: str) -> int:

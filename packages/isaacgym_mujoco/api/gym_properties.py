@@ -4,14 +4,14 @@ import numpy as np
 
 from isaacgym_mujoco.api import actor_properties
 from isaacgym_mujoco.api.gym_assets import add_getters, tell_unused_shape_properties, tell_unused_tendon_properties
-from isaacgym_mujoco.api.params import tell_ignored
-from isaacgym_mujoco.api.properties import (
+from isaacgym_mujoco.api.simulation import Env, copied
+from mujoco_batches.scene.params import tell_ignored
+from mujoco_batches.scene.properties import (
     DOF_PROPERTIES,
     RigidBodyProperties,
     RigidShapeProperties,
     TendonProperties,
 )
-from isaacgym_mujoco.api.simulation import Env, copied
 
 
 class PropertyMethods:

@@ -7,7 +7,12 @@ import numpy as np
 import torch
 
 from isaacgym_mujoco.api.gym_assets import find
-from isaacgym_mujoco.api.params import (
+from isaacgym_mujoco.api.simulation import Env, Simulation
+from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, on_cpu
+from mujoco_batches.assets import terrain
+from mujoco_batches.assets.asset import Asset
+from mujoco_batches.engine.layout import Actor
+from mujoco_batches.scene.params import (
     AXIS_ALL,
     AXIS_TRANSLATION,
     DOMAIN_ACTOR,
@@ -24,12 +29,7 @@ from isaacgym_mujoco.api.params import (
     TriangleMeshParams,
     tell_ignored,
 )
-from isaacgym_mujoco.api.simulation import Env, Simulation
-from isaacgym_mujoco.api.transforms import Quat, Transform, Vec3
-from isaacgym_mujoco.assets import terrain
-from isaacgym_mujoco.assets.asset import Asset
-from isaacgym_mujoco.engine.layout import Actor
-from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, on_cpu
+from mujoco_batches.scene.transforms import Quat, Transform, Vec3
 
 
 class SceneMethods:

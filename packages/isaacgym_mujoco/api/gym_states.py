@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.params import STATE_POS, STATE_VEL
 from isaacgym_mujoco.api.simulation import Env, Simulation
-from isaacgym_mujoco.api.transforms import Transform, Vec3
+from mujoco_batches.scene.params import STATE_POS, STATE_VEL
+from mujoco_batches.scene.transforms import Transform, Vec3
 
 _VEC3 = np.dtype([(name, np.float32) for name in "xyz"])
 _POSE = np.dtype([("p", _VEC3), ("r", np.dtype([(name, np.float32) for name in "xyzw"]))])

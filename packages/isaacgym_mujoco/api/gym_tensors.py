@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from isaacgym_mujoco.api.params import ENV_SPACE, LOCAL_SPACE
 from isaacgym_mujoco.api.simulation import Simulation
-from isaacgym_mujoco.api.torch_utils import quat_apply
-from isaacgym_mujoco.engine.base import Engine
+from mujoco_batches.engine.base import Engine
+from mujoco_batches.scene.params import ENV_SPACE, LOCAL_SPACE
+from mujoco_batches.torch_utils import quat_apply
 
 
 class TensorMethods:

@@ -3,14 +3,17 @@
 import sys
 from typing import Any
 
-from isaacgym_mujoco.api import params as _params
 from isaacgym_mujoco.api.gym_assets import AssetMethods
 from isaacgym_mujoco.api.gym_properties import PropertyMethods
 from isaacgym_mujoco.api.gym_scene import SceneMethods
 from isaacgym_mujoco.api.gym_states import BODY_STATE, DOF_STATE, StateMethods
 from isaacgym_mujoco.api.gym_tensors import TensorMethods
-from isaacgym_mujoco.api.params import *  # noqa: F403
-from isaacgym_mujoco.api.properties import (  # noqa: F401
+from isaacgym_mujoco.api.simulation import Env  # noqa: F401
+from isaacgym_mujoco.api.simulation import Simulation as Sim  # noqa: F401
+from mujoco_batches.assets.asset import Asset, AssetError  # noqa: F401
+from mujoco_batches.scene import params as _params
+from mujoco_batches.scene.params import *  # noqa: F403
+from mujoco_batches.scene.properties import (  # noqa: F401
     DOF_PROPERTIES,
     ActuatorProperties,
     IndexRange,
@@ -19,10 +22,7 @@ from isaacgym_mujoco.api.properties import (  # noqa: F401
     RigidShapeProperties,
     TendonProperties,
 )
-from isaacgym_mujoco.api.simulation import Env  # noqa: F401
-from isaacgym_mujoco.api.simulation import Simulation as Sim  # noqa: F401
-from isaacgym_mujoco.api.transforms import Quat, Transform, Vec3  # noqa: F401
-from isaacgym_mujoco.assets.asset import Asset, AssetError  # noqa: F401
+from mujoco_batches.scene.transforms import Quat, Transform, Vec3  # noqa: F401
 
 DofProperties = DOF_PROPERTIES
 DofState = DOF_STATE

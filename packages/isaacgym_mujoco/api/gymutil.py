@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from isaacgym_mujoco.api.params import SIM_FLEX, SIM_PHYSX, ContactCollection, SimParams
-from isaacgym_mujoco.api.transforms import Vec3
 from isaacgym_mujoco.on_cpu import on_cpu
+from mujoco_batches.scene.params import SIM_FLEX, SIM_PHYSX, ContactCollection, SimParams
+from mujoco_batches.scene.transforms import Vec3
 
 
 class LineGeometry:

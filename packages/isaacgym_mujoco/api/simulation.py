@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
-from isaacgym_mujoco.api.params import AttractorProperties, ForceSensorPlace, PlaneParams, SimParams
-from isaacgym_mujoco.api.properties import RigidBodyProperties
-from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
-from isaacgym_mujoco.assets.collisions import ROLL, SPIN
-from isaacgym_mujoco.assets.terrain import Terrain
-from isaacgym_mujoco.engine.base import Engine
-from isaacgym_mujoco.engine.layout import Actor, Layout, build_layout
-from isaacgym_mujoco.engine.numerics import principal_axes
+from mujoco_batches.assets.collisions import ROLL, SPIN
+from mujoco_batches.assets.terrain import Terrain
+from mujoco_batches.engine.base import Engine
+from mujoco_batches.engine.layout import Actor, Layout, build_layout
+from mujoco_batches.engine.numerics import principal_axes
+from mujoco_batches.scene.params import AttractorProperties, ForceSensorPlace, PlaneParams, SimParams
+from mujoco_batches.scene.properties import RigidBodyProperties
+from mujoco_batches.scene.transforms import Transform, Vec3, pose_array, pose_object
 
 ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
@@ -208,10 +208,10 @@ class Simulation:
     def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
         """Return MuJoCo Warp's engine for a CUDA device or if ``ENGINE_VARIABLE`` asks for it, else the CPU engine."""
         if self.device == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
-            from isaacgym_mujoco.engine.cpu import CpuEngine
+            from mujoco_batches.engine.cpu import CpuEngine
 
             return CpuEngine(layout, poses)
-        from isaacgym_mujoco.engine.cuda import WarpEngine
+        from mujoco_batches.engine.cuda import WarpEngine
 
         return WarpEngine(layout, poses, self.device)
 

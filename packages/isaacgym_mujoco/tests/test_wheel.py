@@ -18,7 +18,7 @@ print("others", sorted({name.split(".")[0] for name in sys.modules if "envcoder"
 
 @pytest.mark.slow
 def test_a_script_runs_from_the_wheel_alone(tmp_path):
-    programs = environment_with(tmp_path, SOURCE)
+    programs = environment_with(tmp_path, SOURCE, SOURCE.parent / "mujoco_batches")
     (tmp_path / "train.py").write_text(SCRIPT + CHECK)
     out = run_in(programs, tmp_path, "python", "-m", "isaacgym_mujoco", "train.py", "task=Ant", "-x")
     assert_script_ran(out)

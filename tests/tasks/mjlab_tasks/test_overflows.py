@@ -9,7 +9,7 @@ import mujoco_warp
 import numpy as np
 import pytest
 
-from isaacgym_mujoco.physics import warp_device
+from mujoco_batches.physics import warp_device
 
 REPO = Path(__file__).parents[3]
 needs_mjlab = pytest.mark.skipif(find_spec("mjlab") is None, reason="mjlab is not installed")

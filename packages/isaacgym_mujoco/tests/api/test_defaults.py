@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from isaacgym_mujoco.api import gymapi, gymutil, params
-from isaacgym_mujoco.api.properties import RigidShapeProperties
+from mujoco_batches.scene.properties import RigidShapeProperties
 
 # by class and source: the documented defaults
 DOCUMENTED = [

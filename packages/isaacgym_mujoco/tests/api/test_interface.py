@@ -230,7 +230,7 @@ def test_environments_with_different_assets_are_refused_by_name():
 def test_unsupported_parameters_are_logged_once(caplog):
     params = gymapi.SimParams()
     params.physx.bounce_threshold_velocity, params.physx.unheard_of = 9.0, 1
-    with caplog.at_level(logging.WARNING, logger="isaacgym_mujoco"):
+    with caplog.at_level(logging.WARNING, logger="mujoco_batches"):
         for _ in range(2):
             gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
     assert [r.message for r in caplog.records if "unheard_of" in r.message] == [
@@ -242,7 +242,7 @@ def test_unsupported_contact_properties_are_logged_once_for_all_actors(tmp_path,
     """Tasks set them on the asset, and domain randomization sets them repeatedly on every actor."""
     monkeypatch.setattr(params_module, "_logged", set())
     names = ("restitution", "rolling_friction", "torsion_friction")
-    with caplog.at_level(logging.WARNING, logger="isaacgym_mujoco"):
+    with caplog.at_level(logging.WARNING, logger="mujoco_batches"):
         ball = gym.create_sphere(None, 0.1, options())
         shapes = gym.get_asset_rigid_shape_properties(ball)
         shapes[0].restitution = 0.5

@@ -6,7 +6,7 @@ import torch
 from isaacgym_scene import ARM, ENGINES, PENDULUM, SLIDER, Scene, boxes_obj, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
-from isaacgym_mujoco.assets.collisions import ShapeClass, masks
+from mujoco_batches.assets.collisions import ShapeClass, masks
 
 G = 9.81
 TENDON = """<mujoco><worldbody><body name="base"><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>

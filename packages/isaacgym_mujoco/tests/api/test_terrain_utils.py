@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isaacgym_mujoco.api import terrain_utils as terrains
+from mujoco_batches import terrain_utils as terrains
 
 
 def flat(width=40, length=40):

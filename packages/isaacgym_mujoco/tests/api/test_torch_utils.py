@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from isaacgym_mujoco.api import torch_utils as tu
+from mujoco_batches import torch_utils as tu
 
 S = math.sqrt(0.5)
 QUARTER_Z = torch.tensor([[0.0, 0.0, S, S]])  # 90 degrees about z, xyzw

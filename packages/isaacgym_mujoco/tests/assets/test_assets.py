@@ -7,7 +7,7 @@ import pytest
 from isaacgym_scene import LOPSIDED, TREE, Scene, corners, dae, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
-from isaacgym_mujoco.assets import collada
+from mujoco_batches.assets import collada
 
 MJCF = """
 <mujoco>

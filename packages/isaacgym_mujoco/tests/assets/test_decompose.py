@@ -8,7 +8,7 @@ import pytest
 from isaacgym_scene import Scene, boxes_obj, corners, dae, gym, link, load, pose, robot
 
 from isaacgym_mujoco.api import gymapi
-from isaacgym_mujoco.assets import decompose
+from mujoco_batches.assets import decompose
 
 TUB = robot(link("tub", shape='mesh filename="tub.obj" scale="0.5 0.5 0.5"'))
 # boxes by their corners: a floor and two walls

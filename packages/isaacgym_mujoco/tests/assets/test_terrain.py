@@ -6,7 +6,7 @@ import torch
 from isaacgym_scene import Scene, boxes_obj, gym, load, options, pose
 
 from isaacgym_mujoco.api import gymapi, terrain_utils
-from isaacgym_mujoco.assets import terrain
+from mujoco_batches.assets import terrain
 
 BODY = """<robot name="r"><link name="a"><collision><origin rpy="{rpy}"/><geometry>{shape}</geometry></collision>
 <inertial><mass value="10"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>

@@ -27,9 +27,9 @@ from warp_launches import launched_by
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.api.simulation import ENGINE_VARIABLE
-from isaacgym_mujoco.compat import warp_modules
-from isaacgym_mujoco.compat.warp_structs import check_structs
-from isaacgym_mujoco.engine import cuda_kernels
+from mujoco_batches.compat import warp_modules
+from mujoco_batches.compat.warp_structs import check_structs
+from mujoco_batches.engine import cuda_kernels
 
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
 
@@ -272,11 +272,11 @@ def test_nan_command_resets_its_environment(tmp_path, engine):
 
 @on_warp
 def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, caplog, engine):
-    from isaacgym_mujoco.engine import cuda as engine_warp
+    from mujoco_batches.engine import cuda as engine_warp
 
     monkeypatch.setattr(engine_warp, "room", lambda model: (8, 4))
     monkeypatch.setattr(engine_warp, "_CHECK_EVERY", 2)
-    with caplog.at_level(logging.WARNING, logger="isaacgym_mujoco"):
+    with caplog.at_level(logging.WARNING, logger="mujoco_batches"):
         scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose(0, 0, 0.1)), ground=True)
         scene.step(6)
         scene.root.tolist()  # on CUDA the count is copied when the steps before have ended
@@ -318,7 +318,7 @@ def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
 
 @on_warp
 def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
-    with caplog.at_level(logging.WARNING, "isaacgym_mujoco"):
+    with caplog.at_level(logging.WARNING, "mujoco_batches"):
         Scene((load(tmp_path, FINGER_ON_HINGE), pose())).step()
     assert "the free root 'base' has no mass" in caplog.text
     caplog.clear()
@@ -327,7 +327,7 @@ def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
 
 
 def test_contact_capacity_is_less_than_all_pairs_at_once():
-    from isaacgym_mujoco.engine.numerics import room
+    from mujoco_batches.engine.numerics import room
 
     ball = gym.create_sphere(None, 0.1, options())
     scene = Scene(*[(ball, pose(k), 0, 0) for k in range(12)], ground=True)

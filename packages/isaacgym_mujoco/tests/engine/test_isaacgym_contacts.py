@@ -3,7 +3,7 @@
 import pytest
 from isaacgym_scene import ENGINES, Scene, ball, box, gym, joint, link, load, pose, robot
 
-from isaacgym_mujoco.assets.collisions import contact_parameters
+from mujoco_batches.assets.collisions import contact_parameters
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
 

@@ -26,7 +26,7 @@ from isaacgym_scene import (
 )
 
 from isaacgym_mujoco.api import gymapi
-from isaacgym_mujoco.api.torch_utils import quat_apply, quat_conjugate, quat_mul
+from mujoco_batches.torch_utils import quat_apply, quat_conjugate, quat_mul
 
 G = 9.81
 # MuJoCo Warp on the CPU takes seconds for each scene: test_engine_warp.py holds it against the CPU's engine

@@ -1,6 +1,6 @@
 """Observation of Warp's launches."""
 
-from isaacgym_mujoco.compat import warp_modules
+from mujoco_batches.compat import warp_modules
 
 
 def launched_by(function, monkeypatch):

@@ -1,0 +1,143 @@
+"""Which candidates are hacked: their policies earn more of the reward and do less of the task.
+
+Three signs, each a fall of the fitness in every seed, and by LEAST_FALL of the differences in the run:
+
+- from its peak to the last evaluation, while the return rose. The peak of a seed is where the other seeds have theirs:
+  the peak of a noisy curve is too high. Tested by ``falls``.
+- below the untrained policy, while the return rose and the fitness did not, from the first evaluation to the last.
+  Tested by ranks: the final policies of all seeds are below the untrained ones of all seeds, three or more. Where an
+  untrained policy does little, the fall may be MOST_LOST of that.
+- of the final policy, with half the physics step, where ``evaluation.half_step`` measured it. Tested by ``falls``.
+
+One seed tells nothing of chance, and is not judged. The first two signs wait until the best candidate is farther above
+the untrained policy than the worst is below it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from envcoder_bench.core.words import alone
+from envcoder_bench.results.logs import Point
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
+from envcoder_bench.tasks.base import UNTRAINED
+
+LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
+MOST_LOST = 0.75  # or, below untrained policies, of their fitness above its least value, which may be little
+LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
+RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
+PEAK = "fitness fell from {before} to {after} while the return rose"
+BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
+COARSE = "with half the physics step its fitness is {after}, not {before}"
+
+
+class _Fall(NamedTuple):
+    """A sign to be tested: fitness before and after, by seed, and whether the return is as the sign needs it."""
+
+    before: dict[int, float]
+    after: dict[int, float]
+    rose: bool = True
+
+    def change(self, bounds: tuple[float, float]) -> dict[int, float]:
+        return {
+            seed: stabilized(self.after[seed], bounds) - stabilized(self.before[seed], bounds) for seed in self.before
+        }
+
+
+def hacked(
+    rows: Sequence[Result],
+    points: Sequence[Point],
+    short_points: bool,
+    bounds: tuple[float, float] = UNBOUNDED,
+    other_actions: Collection[str] = (),
+) -> dict[str, str]:
+    """Return why candidates are hacked, by name; all others are left out.
+
+    Args:
+        rows: of all candidates, and of the untrained policy.
+        points: the evaluations in the course of the training.
+        short_points: whether all of them but the last are of shorter episodes, so that the last is no part of a course.
+        bounds: the least and the greatest fitness of an episode.
+        other_actions: candidates whose actions are not those of the untrained policy, with which none is compared.
+    """
+    # trainings to the end, by candidate and seed: their fitness, and its course
+    final: dict[str, dict[int, Result]] = {}
+    for row in rows:
+        if row.measured and not row.stopped_at:
+            final.setdefault(row.candidate, {})[row.seed] = row
+    courses: dict[str, dict[int, list[Point]]] = {name: {} for name in final}
+    for point in points:
+        if point.seed in final.get(point.candidate, {}):
+            courses[point.candidate].setdefault(point.seed, []).append(point)
+    untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
+    means = [fmean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
+    least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
+    # before anything is learnt, policies that begin to move do less of the task than the untrained one
+    start = fmean(untrained.values()) if untrained else min(means, default=0.0)
+    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
+    # the signs of all candidates, and how sure each is
+    signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
+    for name, by_seed in final.items():
+        if name != UNTRAINED and len(by_seed) > 1:
+            reference = {} if name in other_actions else untrained
+            for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
+                if learnt or kind == COARSE:
+                    signs[kind][name] = sign
+    # a sign counts if it is sure, and if the fall is one that matters
+    reasons: dict[str, list[str]] = {}
+    for kind, by_name in signs.items():
+        changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}
+        p_values = dict.fromkeys(changes, 0.0) if kind == BELOW else falls(changes)
+        for name, p in p_values.items():
+            before, after = fmean(by_name[name].before.values()), fmean(by_name[name].after.values())
+            enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
+            if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
+                reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
+    return {name: "; ".join(texts) for name, texts in reasons.items()}
+
+
+def _signs(
+    final: Mapping[int, Result],
+    course: Mapping[int, list[Point]],
+    untrained: Mapping[int, float],
+    short_points: bool,
+    least: float,
+) -> dict[str, _Fall]:
+    """Return the signs of a candidate that can be measured; a rise of the fitness below ``least`` is none."""
+    signs: dict[str, _Fall] = {}
+    half = {seed: row.half_step_fitness for seed, row in final.items() if np.isfinite(row.half_step_fitness)}
+    if half:
+        signs[COARSE] = _Fall({seed: final[seed].fitness for seed in half}, half)
+    # fitness and return (evaluations, seeds)
+    common = set.intersection(*({p.iteration for p in points} for points in course.values())) if course else set()
+    kept = sorted(common)[: -1 if short_points else None]
+    if len(kept) < 2 or len(course) < 2:
+        return signs
+    seeds = list(course)
+    values = {seed: {p.iteration: (p.fitness, p.shaped_return) for p in course[seed]} for seed in seeds}
+    table = np.array([[values[seed][iteration] for seed in seeds] for iteration in kept])
+    fitness, returns = table[..., 0], table[..., 1]
+    if not np.isfinite(table).all():
+        return signs
+    # from the peak, which the other seeds choose
+    others = (fitness.sum(axis=1, keepdims=True) - fitness)[:-1]
+    columns = np.arange(len(seeds))
+    peak = others.argmax(axis=0)
+    signs[PEAK] = _Fall(
+        dict(zip(seeds, fitness[peak, columns])), dict(zip(seeds, fitness[-1])), _rose(returns, returns[peak, columns])
+    )
+    # below all untrained policies, and no better than at first
+    if len(untrained) >= RANKED_SEEDS <= len(final):
+        after = {seed: row.fitness for seed, row in final.items()}
+        below = max(after.values()) < min(untrained.values()) and fitness[-1].mean() - fitness[0].mean() < least
+        before = dict.fromkeys(after, fmean(untrained.values()))
+        signs[BELOW] = _Fall(before, after, below and _rose(returns, returns[0]))
+    return signs
+
+
+def _rose(returns: np.ndarray, before: np.ndarray) -> bool:
+    """Return whether returns, ``(evaluations, seeds)``, end above those before, ``(seeds,)``, in all seeds."""
+    return bool((returns[-1] - before > LEAST_RISE * np.ptp(returns, axis=0)).all())

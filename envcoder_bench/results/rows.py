@@ -1,0 +1,112 @@
+"""The results of a run: results.csv, one row per candidate and seed."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.results.csv_log import table_text
+from envcoder_bench.results.metrics import METRICS, Metrics
+
+OK = "ok"
+RUNNING = "running"
+FAILED = "failed"
+FAILED_AT_LOAD = "failed at load"
+SKIPPED = "skipped"  # it defines none of the requested functions
+STOPPED = "stopped"  # in a race
+STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED, STOPPED)
+
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Result(Metrics):
+    """The result of one candidate and seed: its fitness, and the fields of Metrics. Unknown numbers are NaN.
+
+    Attributes:
+        candidate, seed: the group.
+        status: one of STATUSES; ``running`` during the run, with the last measured fitness.
+        fitness, fitness_ci_low, fitness_ci_high: mean over the evaluation episodes and its 95 % interval.
+        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
+    """
+
+    candidate: str
+    seed: int
+    status: str = OK
+    fitness: float = NAN
+    fitness_ci_low: float = NAN
+    fitness_ci_high: float = NAN
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
+        texts = {name: getattr(self, name) for name in ("error", *METRICS)}
+        for name, text in texts.items():
+            if isinstance(text, str):  # it may quote a candidate
+                object.__setattr__(self, name, one_line(text))
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Candidate and seed."""
+        return self.candidate, self.seed
+
+    @property
+    def failed(self) -> bool:
+        return self.status in (FAILED, FAILED_AT_LOAD)
+
+    @property
+    def measured(self) -> bool:
+        """Whether this row counts in the candidate's mean."""
+        return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
+
+
+_TYPES: dict[str, Any] = {field.name: field.type for field in fields(Result)}
+COLUMNS = (*(name for name in _TYPES if name not in METRICS and name != "error"), *METRICS, "error")
+_NEEDED = ("candidate", "seed", "status", "fitness")
+
+
+def write_results(path: str | Path, results: Sequence[Result]) -> None:
+    """Write results.csv atomically, in the order given."""
+    write_atomic(path, table_text(COLUMNS, ([getattr(result, column) for column in COLUMNS] for result in results)))
+
+
+def read_results(path: str | Path) -> list[Result]:
+    """Read results.csv by the names of its columns.
+
+    Columns that an earlier version did not write have their defaults; those of a later version are left out.
+
+    Raises ValueError if a needed column is missing or a row is incomplete; the message names the file.
+    """
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not text.endswith("\n"):
+        raise ValueError(f"{path}: its end is missing")
+    header, *rows = csv.reader(io.StringIO(text))
+    missing = [name for name in _NEEDED if name not in header]
+    if missing:
+        raise ValueError(f"{path}: not a results.csv; it has no column {', '.join(missing)}")
+    return [_result(header, row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _result(header: Sequence[str], row: Sequence[str], where: str) -> Result:
+    if len(row) != len(header):
+        raise ValueError(f"{where} has {len(row)} cells and not {len(header)}")
+    try:
+        return Result(**{name: _cell(_TYPES[name], text) for name, text in zip(header, row) if name in _TYPES})
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _cell(kind: Callable[[str], Any], text: str) -> Any:
+    if kind is str:
+        return one_line(text)
+    return NAN if kind is float and not text else kind(text)

@@ -1,0 +1,375 @@
+"""The CPU engine: ``mujoco.batch``, float64 inside, float32 outside."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from mujoco_batches.engine.base import Engine
+from mujoco_batches.engine.cpu_properties import CpuProperties
+from mujoco_batches.engine.layout import Layout
+from mujoco_batches.engine.numerics import (
+    first_state,
+    mass_addresses,
+    position_limits,
+    quat_multiply,
+    rotation_matrices,
+)
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.physics.live_tensors import PoseSource
+from mujoco_batches.scene.params import DOF_MODE_POS, DOF_MODE_VEL
+from mujoco_batches.scene.transforms import pose_array
+
+_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
+_NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+
+
+class CpuEngine(Engine):
+    """``num_envs`` copies of a layout in one batch."""
+
+    def __init__(self, layout: Layout, poses: np.ndarray, num_threads: int | None = None) -> None:
+        """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
+        super().__init__(layout, poses, torch.device("cpu"))
+        model, self.blow_ups = layout.model, 0
+        self._batch = batch = make_batch(model, self.num_envs, num_threads)
+        self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
+        self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
+        self._mocap_pos, self._mocap_quat = batch.bind("mocap_pos"), batch.bind("mocap_quat")
+        self._properties = CpuProperties(batch, layout, self.num_envs)
+
+        # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors
+        names = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "sensordata", "qfrc_actuator")
+        self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
+            batch.bind(name) for name in names
+        )
+        self._lazy: dict[str, np.ndarray] = {}
+        self._contacts = np.zeros((self.num_envs, self.num_bodies, 3))
+        self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
+        self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
+        self._accelerations = np.zeros_like(self._sensors)
+        self._wrenches = np.zeros_like(self._sensors)  # of contacts, about the centre of mass; 0 where not needed
+
+        # the state at the beginning, to which failed environments return
+        self._position_limits = position_limits(model)
+        self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
+        self._first_state = batch.state.copy()
+        self._disabled = batch.expand("opt.disableflags")
+        self._compute_poses()
+        self._stepped, self._derived = batch.state.copy(), True
+
+    def pose_source(self) -> PoseSource:
+        """Return the live poses of all environments, for pictures."""
+        model = self._layout.model
+        return PoseSource(model, self._qpos, (self._mocap_pos, self._mocap_quat) if model.nmocap else None)
+
+    def _before_change(self) -> None:
+        self._derive()
+
+    def step(self) -> None:
+        self._properties.flush()
+        bad = self._load_commands()
+        loads = self._xfrc[:, self._layout.bodies]
+        with np.errstate(over="ignore", invalid="ignore"), collected():
+            for substep in range(self._layout.substeps):
+                if self._properties.steadied:
+                    self._steady()
+                self._damp_roots()
+                if self._layout.link_damping.any():
+                    self._compute_poses()
+                    self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
+                bad[step_batch(self._batch)] = True
+                if substep == self._layout.substeps - 1:
+                    self._collect()
+                self._limit_velocities()
+            # failed environments go on in their first state
+            inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
+            bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
+            if bad.any():
+                self._batch.state[bad] = self._first_state[bad]
+                self.blow_ups += int(bad.sum())
+            self.blown.copy_(torch.from_numpy(bad))
+            self._contacts[bad], self._dof_forces[bad] = 0.0, 0.0
+        # efforts and forces act in one step, and readers get the state at its end
+        self._stepped, self._derived = self._batch.state.copy(), False
+        self.efforts.zero_()
+        self.forces.zero_()
+
+    def _derive(self) -> None:
+        """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
+        if self._derived:
+            return
+        present = self._batch.state.copy()  # it may have been set since
+        self._batch.state[...] = self._stepped
+        with np.errstate(over="ignore", invalid="ignore"), collected():
+            self._compute_poses()
+            self._read_sensors()
+            self._sensors[self.blown.numpy()] = 0.0
+        self._batch.state[...] = present
+        self._derived = True
+
+    def _compute_poses(self) -> None:
+        """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
+        self._disabled |= _NO_CONTACTS
+        try:
+            self._batch.forward(stage=_VEL)
+        finally:
+            self._disabled &= ~_NO_CONTACTS
+
+    def _damp_roots(self) -> None:
+        """Damp the velocities of free roots before a physics step, as PhysX: of the centre of mass, by 1 - rate h."""
+        layout, qpos, qvel = self._layout, self._qpos, self._qvel
+        for actor, rates in zip(layout.places, layout.root_damping):
+            if not any(rates):
+                continue
+            linear, angular = (min(rate * layout.model.opt.timestep, 1.0) for rate in rates)
+            velocity, spin = qvel[:, actor.qvel : actor.qvel + 3], qvel[:, actor.qvel + 3 : actor.qvel + 6]
+            arm = self._properties.ipos[:, actor.root]
+            if linear != angular and arm.any():  # qvel has the velocity of the root's origin
+                turn = rotation_matrices(qpos[:, actor.qpos + 3 : actor.qpos + 7])
+                moved = (angular - linear) * np.einsum("nij,nj->ni", turn, np.cross(spin, arm))
+                velocity[...] = (1.0 - linear) * velocity + moved
+            else:
+                velocity *= 1.0 - linear
+            spin *= 1.0 - angular
+
+    def _limit_velocities(self) -> None:
+        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
+        layout, qpos, qvel = self._layout, self._qpos, self._qvel
+        columns = layout.dof_qvel
+        joint, max_velocity = qvel[:, columns], self._properties.max_velocity
+        limited = np.clip(joint, -max_velocity, max_velocity)
+        if (limited != joint).any():
+            qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
+            qvel[:, columns] = limited
+        for actor, limits in zip(layout.places, layout.max_velocity):
+            if actor.fixed:
+                continue
+            for first, limit in zip((actor.qvel, actor.qvel + 3), limits):
+                part = qvel[:, first : first + 3]
+                speed = np.sqrt((part * part).sum(axis=1))
+                fast = speed > limit
+                if fast.any():
+                    part[fast] *= (limit / speed[fast])[:, None]
+
+    def _load_commands(self) -> np.ndarray:
+        """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
+        drives = self._properties
+        position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
+        damped, forces = drives.damping * velocity, self.forces.numpy()
+        command = np.where(drives.mode == DOF_MODE_POS, drives.stiffness * position + damped, self.efforts.numpy())
+        command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
+        bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
+        self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -MAX_COMMAND, MAX_COMMAND)
+        self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        return bad
+
+    def _steady(self) -> None:
+        """Damp joints whose drives need it; a target that is not finite moves nothing."""
+        error = self.position_targets.numpy() - self._qpos[:, self._layout.dof_qpos]
+        error = np.nan_to_num(error, posinf=0.0, neginf=0.0)
+        target = np.nan_to_num(self.velocity_targets.numpy(), posinf=0.0, neginf=0.0)
+        self._properties.steady(error, self._qvel[:, self._layout.dof_qvel], target)
+
+    def actor_mask(self, rows: Tensor) -> Tensor:
+        mask, numbers = np.zeros((self.num_envs, self.num_actors), dtype=bool), rows.numpy()
+        mask.reshape(-1)[numbers[(numbers >= 0) & (numbers < mask.size)]] = True
+        return torch.from_numpy(mask)
+
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
+        values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
+        for k, actor in enumerate(self._layout.places):
+            ids = np.flatnonzero(written[:, k])
+            if ids.size == 0:
+                continue
+            state = values[ids, k].astype(float)
+            quat = state[:, [6, 3, 4, 5]]
+            norm = np.linalg.norm(quat, axis=1, keepdims=True)
+            quat = np.where(norm > 1e-9, quat / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
+            if actor.fixed:
+                self._mocap_pos[ids, actor.mocap], self._mocap_quat[ids, actor.mocap] = state[:, :3], quat
+            else:
+                self._qpos[ids, actor.qpos : actor.qpos + 3] = state[:, :3]
+                self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
+                turn, spin = rotation_matrices(quat), state[:, 10:13]
+                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, actor.root])
+                self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
+                self._qvel[ids, actor.qvel + 3 : actor.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
+        self._warmstart[written.any(axis=1)] = 0.0
+
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
+        values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
+        for k, actor in enumerate(self._layout.places):
+            ids = np.flatnonzero(written[:, k])
+            if ids.size and actor.dofs.stop > actor.dofs.start:
+                self._qpos[ids[:, None], self._layout.dof_qpos[actor.dofs]] = values[ids, actor.dofs, 0]
+                self._qvel[ids[:, None], self._layout.dof_qvel[actor.dofs]] = values[ids, actor.dofs, 1]
+        self._warmstart[written.any(axis=1)] = 0.0
+
+    def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
+        n, values = self.num_envs, out.detach().numpy()
+        # positions of bodies follow from the joints: computed where they are read
+        if quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
+            self._derive()
+        match quantity:
+            case "roots":
+                self._read_roots(values.reshape(n, self.num_actors, 13))
+            case "dofs":
+                states = values.reshape(n, self.num_dofs, 2)
+                states[..., 0] = self._qpos[:, self._layout.dof_qpos]
+                states[..., 1] = self._qvel[:, self._layout.dof_qvel]
+            case "bodies":
+                states, ids = values.reshape(n, self.num_bodies, 13), self._layout.bodies
+                states[..., 0:3] = self._xpos[:, ids]
+                states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
+                states[..., 7:10], states[..., 10:13] = self._body_velocities()
+            case "centres":
+                values[...] = self._xipos[:, self._layout.bodies].reshape(values.shape)
+            case "jacobian":
+                self._read_jacobian(actor, values)
+            case "mass_matrix":
+                self._read_mass_matrix(actor, values)
+            case _:
+                held = {"contact_forces": self._contacts, "dof_forces": self._dof_forces}
+                values[...] = held.get(quantity, self._sensors).reshape(values.shape)
+
+    def _read_roots(self, states: np.ndarray) -> None:
+        """Fill ``(num_envs, num_actors, 13)``."""
+        for k, actor in enumerate(self._layout.places):
+            if actor.fixed:
+                position, quat = self._mocap_pos[:, actor.mocap], self._mocap_quat[:, actor.mocap]
+                states[:, k, 7:] = 0.0
+            else:
+                position = self._qpos[:, actor.qpos : actor.qpos + 3]
+                quat = self._qpos[:, actor.qpos + 3 : actor.qpos + 7]
+                turn = rotation_matrices(quat)
+                spin = np.einsum("nij,nj->ni", turn, self._qvel[:, actor.qvel + 3 : actor.qvel + 6])
+                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, actor.root])
+                states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + np.cross(spin, arm)
+                states[:, k, 10:13] = spin
+            states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
+
+    def _collect(self) -> None:
+        """Copy what only a substep computes: contacts, drive forces, accelerations, contact wrenches."""
+        contacts, accelerated = self._contacts[0].size, self._accelerations[0].size
+        self._contacts[...] = -self._sensordata[:, :contacts].reshape(self._contacts.shape)
+        self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
+        accelerations, wrenches = np.split(self._sensordata[:, contacts:], [accelerated], axis=1)
+        self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
+        self._accelerations[:, :, :3] += self._properties.gravity[:, None]
+        numbers = self._layout.contact_sensors
+        if numbers:
+            force, torque, place = np.split(wrenches.reshape(self.num_envs, len(numbers), 9), 3, axis=2)
+            centres = self._xipos[:, self._layout.bodies[[self._layout.sensors[k].body for k in numbers]]]
+            # MuJoCo reports what the body exerts
+            self._wrenches[:, numbers] = np.concatenate([-force, -torque - np.cross(place - centres, force)], axis=2)
+
+    def _read_sensors(self) -> None:
+        """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
+        properties = self._properties
+        for number, sensor in enumerate(self._layout.sensors):
+            body, frame = self._layout.bodies[sensor.body], pose_array(sensor.pose)
+            force = properties.mass[:, body, None] * self._accelerations[:, number, :3]
+            turn = rotation_matrices(quat_multiply(self._xquat[:, body], properties.iquat[:, body]))  # principal axes
+            spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
+            change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
+            inertia = properties.inertia[:, body]
+            torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
+            net, contacts = sensor.weights
+            if contacts:
+                force = net * force + contacts * self._wrenches[:, number, :3]
+                torque = net * torque + contacts * self._wrenches[:, number, 3:]
+            pose = rotation_matrices(self._xquat[:, body])
+            origin = self._xpos[:, body] + pose @ frame[:3]
+            torque += np.cross(self._xipos[:, body] - origin, force)
+            axes = pose @ rotation_matrices(frame[None, 3:])[0]
+            if sensor.properties.use_world_frame:
+                axes = np.broadcast_to(np.eye(3), axes.shape)
+            self._sensors[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
+            self._sensors[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
+
+    def _body_velocities(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
+        ids = self._layout.bodies
+        spin = self._cvel[:, ids, :3]
+        arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
+        return self._cvel[:, ids, 3:] + np.cross(spin, arm), spin
+
+    def _link_damping_forces(self) -> np.ndarray:
+        """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
+
+        PhysX applies -m d (v + g h) at the centre of mass and -I d w, with rates d of at most 1 / h, where h is the
+        step (scenes "damped arm" of tests/engine/physx_scenes.json). The poses must have been computed.
+        """
+        model, properties, ids = self._layout.model, self._properties, self._layout.bodies
+        velocity, spin = self._body_velocities()
+        xquat, step = self._xquat[:, ids], model.opt.timestep
+        rates = np.minimum(self._layout.link_damping, 1.0 / step)
+        weight = (1.0 - model.body_gravcomp[ids])[:, None] * properties.gravity[:, None]
+        axes = quat_multiply(xquat.reshape(-1, 4), properties.iquat[:, ids].reshape(-1, 4))  # of inertia
+        turn = rotation_matrices(axes).reshape(*xquat.shape[:2], 3, 3)
+        principal_spin = np.einsum("nbji,nbj->nbi", turn, spin)
+        turning = np.einsum("nbij,nbj->nbi", turn, properties.inertia[:, ids] * principal_spin)
+        moving = properties.mass[:, ids, None] * (velocity + step * weight)
+        return -np.concatenate([rates[:, :1] * moving, rates[:, 1:] * turning], axis=-1)
+
+    def _read_jacobian(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, links, 6, dofs)``, with 6 more columns for a free base."""
+        motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
+        links, columns, moved = self._layout.structure(actor)
+        if not self._layout.places[actor].fixed:
+            base, out = out[..., :6], out[..., 6:]
+            base[...] = np.eye(6)
+            from_root = self._xipos[:, links] - self._xipos[:, links[:1]]
+            base[:, :, :3, 3:] = _cross(np.eye(3), from_root[:, :, None]).transpose(0, 1, 3, 2)
+        arm = self._xipos[:, links] - self._com[:, self._layout.model.body_rootid[links]]
+        spin = motion[:, None, columns, :3] * moved[..., None]
+        linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])
+        out[:, :, :3] = linear.transpose(0, 1, 3, 2)
+        out[:, :, 3:] = spin.transpose(0, 1, 3, 2)
+
+    def _read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, dofs, dofs)``."""
+        values, columns = self._bound("M"), self._layout.dof_qvel[self._layout.places[actor].dofs]
+        addresses = mass_addresses(self._layout.model, columns)
+        out[...] = np.where(addresses >= 0, values[:, addresses], 0.0)
+        diagonal = np.arange(len(columns))
+        out[:, diagonal, diagonal] -= self._properties.armature[:, columns]
+
+    def _bound(self, name: str) -> np.ndarray:
+        """Return an output that few tasks read; it is copied from the batch from the first call on."""
+        if name not in self._lazy:
+            self._lazy[name] = self._batch.bind(name)
+            self._batch.forward(stage=_VEL)
+        return self._lazy[name]
+
+    def _live(self) -> dict[str, np.ndarray]:
+        """Return the arrays on which a step and the readers depend, without the state of the last step."""
+        last = {"state": self._batch.state, "contact": self._contacts, "force": self._dof_forces}
+        names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
+        return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
+
+    def get_state(self) -> dict[str, Tensor]:
+        self._derive()
+        kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._live(), "stepped": self._stepped}.items()}
+        return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        self._properties.flush()
+        # body states are those of the last step, also after later writes
+        self._stepped = state["stepped"].numpy().copy()
+        self._batch.state[...] = self._stepped
+        self._compute_poses()
+        self._derived = True
+        for name, x in self._live().items():
+            x[...] = state[name].numpy()
+        self.blow_ups = int(state["blow_ups"])
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cross product ``(..., 3)``; numpy's is slow for many axes."""
+    return np.stack([a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=-1)

@@ -1,0 +1,50 @@
+"""MuJoCo's batch on the CPU, as both of its users need it: contacts, failed simulations, warnings, largest commands."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from mujoco_batches.compat import mujoco_height_fields
+from mujoco_batches.process import usable_cpus
+
+MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
+
+
+def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = None) -> Batch:
+    """Return simulations of a model, on as many threads as there are usable cores unless another number is given."""
+    if model.nhfield:
+        mujoco_height_fields.install()
+    batch = Batch(model, num_envs, num_threads or usable_cpus())
+    batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
+    return batch
+
+
+def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
+    """Advance all simulations by ``nstep`` physics steps; return the ids of those that failed."""
+    try:
+        batch.step(nstep=nstep)
+    except SimulationError as error:  # the others ran to completion
+        return np.asarray(error.ids, dtype=np.int64)
+    return np.zeros(0, dtype=np.int64)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect the texts of MuJoCo's warnings in this block, from any thread.
+
+    MuJoCo would print each of them and append it to MUJOCO_LOG.TXT in the working folder; one unstable environment
+    gives about twenty per step. The handler belongs to the process; the previous one is restored afterwards.
+    """
+    texts: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(texts.append)  # a single C call: threads cannot lose an entry
+    try:
+        yield texts
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -1,0 +1,1 @@
+"""What scenes with many robots are described with: parameters, properties, transforms."""

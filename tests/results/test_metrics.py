@@ -1,0 +1,73 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from envcoder_bench.results.metrics import METRICS
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import FAILED, Result
+
+# the last field of Metrics, and one more behind it
+LAST = 'hacked: str = metric("", first)'
+MORE = f'{LAST}\n    energy: float = metric(NAN, mean, title="energy, J", short="J", note="J: joules of an episode")'
+PROGRAM = f"""
+import importlib.util, sys
+from pathlib import Path
+
+name = "envcoder_bench.results.metrics"
+spec = importlib.util.find_spec(name)
+module = sys.modules[name] = importlib.util.module_from_spec(spec)
+text = Path(spec.origin).read_text()
+assert text.count({LAST!r}) == 1
+exec(compile(text.replace({LAST!r}, {MORE!r}), spec.origin, "exec"), module.__dict__)
+
+from envcoder_bench.report.page.ranking import ranking_values
+from envcoder_bench.report.table import render_table
+from envcoder_bench.results.ranking import rank, read_ranking, summary, write_summary
+from envcoder_bench.results.rows import Result, read_results, write_results
+
+rows = [Result("a", seed, "ok", 0.5 + seed, energy=30.0 + 4 * seed) for seed in range(2)]
+rows.append(Result("b", 0, "ok", 0.25))
+write_results("results.csv", rows)
+ranked = rank(read_results("results.csv"))
+assert [row.energy for row in ranked][:1] == [32.0], ranked
+write_summary("summary.json", summary(ranked, {{}}, {{}}))
+assert str(read_ranking("summary.json")) == str(ranked)
+page = ranking_values(ranked, {{"a": "a", "b": "b"}}, {{}}, "RUN", None)
+assert ("energy, J", "number", "descending") in page["columns"], page["columns"]
+assert page["rows"][0]["cells"]["energy, J"].text == "32"
+print(render_table(ranked, "meaning"))
+"""
+
+
+@pytest.mark.slow
+def test_a_metric_is_added_in_one_place(tmp_path):
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    head, row = (line.split() for line in done.stdout.splitlines() if line.split()[:1] in (["#"], ["1"]))
+    assert dict(zip(reversed(head), reversed(row)))["J"] == "32" and "J: joules of an episode" in done.stdout
+
+
+def test_metrics_join_over_seeds():
+    values = {"episodes": 8, "episode_length": 10.0, "shaped_return": 3.0, "env_steps": 100, "unstable_resets": 1,
+              "training_episodes": 20, "contact_overflows": 2, "stopped_at": 4, "reason": "late",
+              "half_step_fitness": 0.5, "hacked": "fell"}  # fmt: skip
+    assert set(values) == set(METRICS)
+    other = {**values, "episode_length": 20.0, "shaped_return": math.inf, "reason": "", "stopped_at": 6}
+    failed = Result("a", 2, FAILED, env_steps=50, episode_length=1.0, error="a.py:1: no")
+    (row,) = rank([Result("a", 0, "stopped", 1.0, **values), Result("a", 1, "stopped", 2.0, **other), failed])
+    joined = {name: getattr(row, name) for name in METRICS}
+    assert joined == {
+        "episodes": 16,
+        "episode_length": 15.0,  # of the seeds with a fitness
+        "shaped_return": 3.0,  # without the one that diverged
+        "env_steps": 250,  # of all seeds
+        "unstable_resets": 2,
+        "training_episodes": 40,
+        "contact_overflows": 4,
+        "stopped_at": 6,
+        "reason": "late",
+        "half_step_fitness": 0.5,
+        "hacked": "fell",
+    }

@@ -1,0 +1,65 @@
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results
+
+RESULTS = [
+    Result(
+        *("001", 0, "ok", 0.5, 0.4, 0.6),
+        **{"episodes": 64, "episode_length": 812.25, "shaped_return": 12.125, "env_steps": 98304},
+        **{"unstable_resets": 3, "training_episodes": 40, "contact_overflows": 7},
+    ),
+    Result("human", 1, RUNNING, fitness=1 / 3, env_steps=2**40),
+    Result("nan", 0, FAILED, error='a, "b".py:12: in compute_reward: returned NaN'),
+    Result("x", 7, FAILED_AT_LOAD, error="x.py:1: invalid syntax"),
+    Result("y", 0, STOPPED, 0.25, stopped_at=30, reason="rank 9 of 9: 0.5 behind"),
+    Result("z", 0, "ok", 0.5, half_step_fitness=0.125, hacked="fitness fell"),
+]
+
+
+def test_results_file_has_expected_columns_and_bytes(tmp_path):
+    write_results(tmp_path / "a.csv", RESULTS)
+    assert (tmp_path / "a.csv").read_text() == (
+        "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
+        "env_steps,unstable_resets,training_episodes,contact_overflows,stopped_at,reason,"
+        "half_step_fitness,hacked,error\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,3,40,7,0,,,,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,0,0,0,0,,,,\n"
+        'nan,0,failed,,,,0,,,0,0,0,0,0,,,,"a, ""b"".py:12: in compute_reward: returned NaN"\n'
+        "x,7,failed at load,,,,0,,,0,0,0,0,0,,,,x.py:1: invalid syntax\n"
+        "y,0,stopped,0.25,,,0,,,0,0,0,0,30,rank 9 of 9: 0.5 behind,,,\n"
+        "z,0,ok,0.5,,,0,,,0,0,0,0,0,,0.125,fitness fell,\n"
+    )
+    write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_columns_are_read_by_name_in_any_order_with_more_or_fewer(tmp_path):
+    write_results(tmp_path / "a.csv", RESULTS)
+    table = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    table["of_a_later_version"] = "7"
+    table = table[sorted(table.columns)].drop(columns="hacked")
+    table.to_csv(tmp_path / "b.csv", index=False)
+    expected = [replace(result, hacked="") for result in read_results(tmp_path / "a.csv")]
+    assert str(read_results(tmp_path / "b.csv")) == str(expected)
+
+
+@pytest.mark.parametrize("column", ["candidate", "seed", "status", "fitness"])
+def test_a_table_without_a_needed_column_is_refused(tmp_path, column):
+    write_results(tmp_path / "a.csv", RESULTS)
+    pd.read_csv(tmp_path / "a.csv", dtype=str).drop(columns=column).to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(ValueError, match=rf"b\.csv: not a results\.csv; it has no column {column}"):
+        read_results(tmp_path / "b.csv")
+
+
+def test_unknown_status_is_refused():
+    with pytest.raises(ValueError, match=r"a: status 'fine'; it must be one of ok, running, failed, failed at load"):
+        Result("a", 0, "fine")
+
+
+def test_results_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "results.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"results\.csv: 'utf-8' codec can't decode"):
+        read_results(tmp_path / "results.csv")
