@@ -26,7 +26,7 @@ from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import control_timing
 from envcoder_bench.tools.describe import function_docs, timing
 
@@ -109,7 +109,7 @@ def docstring(path: Path) -> str:
 
 def baselines_table(name: str) -> str:
     """Return a table of what the functions of the baselines do, by the first lines of their docstrings."""
-    docs = {baseline: function_docs(get_spec(name), baseline) for baseline in BASELINE_FILES}
+    docs = {baseline: function_docs(find_spec(name), baseline) for baseline in BASELINE_FILES}
     rows = [f"| function | {' | '.join(BASELINE_FILES)} |", "|---" * (1 + len(BASELINE_FILES)) + "|"]
     for function in SHAPER_TYPES:
         cells = [docs[baseline].get(function, "") for baseline in BASELINE_FILES]
@@ -133,22 +133,23 @@ def wrapped(text: str, indent: str = "") -> str:
 
 def about(name: str) -> tuple[str, str]:
     """Return the first paragraph of a task's ``about.md``, and the rest, with links as of a page in docs/tasks/."""
-    text = (get_spec(name).folder / "about.md").read_text(encoding="utf-8").strip()
+    text = (find_spec(name).folder / "about.md").read_text(encoding="utf-8").strip()
     introduction, _, details = linked(re.sub(r"\]\((\w+\.md)", r"](../\1", text)).partition("\n\n")
     return introduction, details
 
 
 def task_page(name: str) -> str:
     """Return the page of one task."""
-    spec, cfg = get_spec(name), compose_config(name).task
+    spec, cfg = find_spec(name), compose_config(name).task
+    contract = task_contract(spec, cfg)
     introduction, details = about(name)
-    goals = ", ".join(f"`{key}`" for key in spec.task_class.goal_keys) or "none"
+    goals = ", ".join(f"`{key}`" for key in contract.goal_keys) or "none"
     dt, substeps = control_timing(cfg)
     physics = f"a control step is {substeps} physics step{'s' * (substeps != 1)} of {1e3 * dt / substeps:.3g} ms"
     sources = " ".join(docstring(spec.folder / "human.py").split("\n\n")[1].split())
     facts = (
-        f"Fitness: {spec.task_class.fitness_meaning}.",
-        f"Timing: {timing(task_contract(spec, cfg))}; {physics}.",
+        f"Fitness: {contract.fitness_meaning}.",
+        f"Timing: {timing(contract)}; {physics}.",
         f"Goal: {goals}.",
         f"Files: `envcoder_bench/tasks/{spec.folder.name}/`, `cfg/task/{name}.yaml`, `cfg/train/{name}PPO.yaml`.",
     )
@@ -163,7 +164,7 @@ def task_page(name: str) -> str:
             wrapped(f"`human`: {sources}"),
             details,
             "## State",
-            spec.state_table(),
+            contract.state_table(),
             "## Candidates",
             f"In `user_functions/{name}/`:",
             candidates_table(name) + "\n",
@@ -177,7 +178,7 @@ def tasks_index() -> str:
     for name in TASKS:
         introduction = about(name)[0].replace("](../", "](")
         fitness = wrapped(
-            f"Fitness: {get_spec(name).task_class.fitness_meaning}. [State, baselines, candidates](tasks/{name}.md)"
+            f"Fitness: {find_spec(name).fitness_meaning}. [State, baselines, candidates](tasks/{name}.md)"
         )
         parts.append(f"## {name}\n\n{introduction}\n\n{fitness}\n")
     return "\n".join(parts)

@@ -13,7 +13,7 @@ from envcoder_bench import __main__ as verbs
 from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
-from envcoder_bench.run import spec as spec_module
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as session_module
 
 NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defines none of", "cannot be written")
@@ -113,7 +113,7 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     ``...`` stands for ``--task Cartpole``.
     """
     if not any(text in message for text in NEEDS_THE_TASK):
-        monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
+        monkeypatch.setattr(RunSpec, "try_code", lambda _: pytest.fail("the task's code was run"))
     places = {name: tmp_path / name for name in ("folder", "empty", "broken", "damaged", "work")}
     for path in places.values():
         path.mkdir()

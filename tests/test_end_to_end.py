@@ -18,7 +18,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +111,7 @@ def test_human_baseline_learns_to_balance(tmp_path):
     words += ["evaluation.points=3", "evaluation.num_envs=4", "evaluation.final_episodes=4"]
     where = ["--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole"]
     # as a candidate: without it, the unshaped baseline would be trained, too
-    human = write_candidates(tmp_path / "files", {"mine": get_spec("Cartpole").baseline_path("human").read_text()})
+    human = write_candidates(tmp_path / "files", {"mine": find_spec("Cartpole").baseline_path("human").read_text()})
     output = run(tmp_path / "run", *where, "--no_baselines", "--candidates", *human, *words)
     curves = pd.read_csv(output / "curves.csv")
     best = curves.groupby("seed")["fitness"].max()

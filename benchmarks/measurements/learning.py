@@ -23,7 +23,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.base import SPARSE
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 
 def learning(args: Namespace) -> Iterator[Record]:
@@ -59,7 +59,7 @@ def learning(args: Namespace) -> Iterator[Record]:
 def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
     """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
     with user_input():
-        spec = get_spec(task)
+        spec = find_spec(task)
         baselines = {source.name: source for source in baseline_sources(spec)}
         sparse = spec.folder / f"{SPARSE}.py"
     if sparse.is_file():

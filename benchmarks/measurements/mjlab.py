@@ -20,7 +20,8 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
-from envcoder_bench.tasks.registry import find_spec, make_task
+from envcoder_bench.tasks.mjlab_tasks.spec import facts_of
+from envcoder_bench.tasks.registry import find_spec
 
 from .learning import find_sources, make_evaluation
 
@@ -34,13 +35,13 @@ def mjlab(args: Namespace) -> Iterator[Record]:
 
     sim, device = pick_simulator(args.sim, args.device)
     spec, n = find_spec(f"mjlab:{args.task}"), args.envs
-    task = make_task(spec, {"name": spec.name, "sim": {"backend": "auto"}}, n, sim, device)
+    task = spec.make({"name": spec.name, "sim": {"backend": "auto"}}, n, sim, device)
     groups = replace(EnvGroups.alone(n, torch.zeros(n, task.num_dofs, device=device)), keys=frozenset())
     task.attach(groups)
     task.step_count = 0
     task.prepare_reset(torch.ones(n, dtype=torch.bool, device=device))
     task.settle()
-    config = spec.task_class.source.env_cfg()
+    config = facts_of(f"mjlab:{args.task}").source.env_cfg()
     config.scene.num_envs = n
     with quiet():
         theirs = ManagerBasedRlEnv(config, device=device)

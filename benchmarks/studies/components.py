@@ -7,7 +7,7 @@ from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Source, shaping_source
 from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 from .training import Study
 
@@ -37,7 +37,7 @@ def variants(task: str) -> dict[str, str | None]:
     A missing component is that of ``unshaped.py``, except that the reward is that of ``sparse.py`` if there is one, and
     that the action is the raw torque.
     """
-    human = shaping_source(get_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
+    human = shaping_source(find_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
     raw = {name: shaping_source(_raw(task, name), types) for name, types in COMPONENTS.items()}
     found: dict[str, str | None] = {}
     for name, types in COMPONENTS.items():
@@ -67,10 +67,10 @@ def replaced(human: Source, parts: dict[str, Source]) -> Source:
 def _raw(task: str, component: str) -> str:
     if component == "action" and task in RAW_TORQUE:
         return RAW_TORQUE[task]
-    sparse = get_spec(task).folder / f"{SPARSE}.py"
+    sparse = find_spec(task).folder / f"{SPARSE}.py"
     if component == "reward" and sparse.is_file():
         return sparse.read_text(encoding="utf-8")
-    return get_spec(task).baseline_path(UNSHAPED).read_text(encoding="utf-8")
+    return find_spec(task).baseline_path(UNSHAPED).read_text(encoding="utf-8")
 
 
 def components(study: Study) -> None:

@@ -6,7 +6,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.shaping.kinds import DOF_TARGET, OBSERVATION, REWARD, TERMINAL, TORQUE
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 from .training import Study
 
@@ -25,7 +25,9 @@ def generated(task: str, count: int) -> dict[str, str]:
     if task == "Anymal":
         return {source.name: source.source for source in make_candidates(count)}
     proposer = EvolveProposer(VARIED, selection=False)
-    archive = Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(get_spec(task))})
+    archive = Archive(
+        [], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(find_spec(task))}
+    )
     for generation in range(1, GENERATIONS + 1):
         size = -(-count // GENERATIONS)
         made = proposer.propose(archive, generation, size)

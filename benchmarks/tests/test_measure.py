@@ -17,7 +17,7 @@ from measurements.devices import _Progress
 from pages import render
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 PAGES = sorted((measure.ROOT / "benchmarks").glob("*.md"))
 
@@ -137,7 +137,7 @@ def test_pairs_without_a_fitness_have_no_difference():
 def session(seeds=1):
     overrides = ["task.env.episodeLength=40"]
     args = Namespace(task="Cartpole", sim="mujoco_cpu", device="cpu", overrides=overrides)
-    return Session.build(args, baseline_sources(get_spec("Cartpole")), 8, seeds)
+    return Session.build(args, baseline_sources(find_spec("Cartpole")), 8, seeds)
 
 
 def test_warm_up_does_not_change_training():

@@ -16,7 +16,7 @@ from envcoder_bench import evaluate
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import shaping_source
-from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 
 def part(text, types):
@@ -25,7 +25,7 @@ def part(text, types):
 
 @pytest.mark.parametrize("task", task_names())
 def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
-    human = get_spec(task).baseline_path("human").read_text("utf-8")
+    human = find_spec(task).baseline_path("human").read_text("utf-8")
     found = variants(task)
     for name, types in COMPONENTS.items():
         text = found[f"no_{name}"]
@@ -40,11 +40,11 @@ def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
 
 def test_nothing_variant_has_sparse_reward_and_raw_torques():
     text = variants("Anymal")["nothing"]
-    unshaped = get_spec("Anymal").baseline_path("unshaped").read_text("utf-8")
+    unshaped = find_spec("Anymal").baseline_path("unshaped").read_text("utf-8")
     for kind in ("compute_reward", "compute_observation", "compute_terminal", "compute_initial_state", "compute_goal"):
         assert part(text, [kind]) == part(unshaped, [kind])
     assert "80.0 * action" in text and "compute_dof_target" not in text
-    sparse = get_spec("Humanoid").baseline_path("sparse").read_text("utf-8")
+    sparse = find_spec("Humanoid").baseline_path("sparse").read_text("utf-8")
     assert part(variants("Humanoid")["no_reward"], ["compute_reward"]) == part(sparse, ["compute_reward"])
 
 

@@ -16,9 +16,8 @@ from envcoder_bench.run.inputs import override_words, read_candidates, resolve
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare_one
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
-from envcoder_bench.tasks.spec import TaskSpec
 
 CandidateLike = None | str | Path | Mapping[str, str]
 _POLL = 100  # steps between two looks at the device's fault flags, each of which waits for the device
@@ -104,19 +103,19 @@ def make_single(
     for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
         raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
     spec = resolve(task, override_words(task, overrides, shaper_types, {**settings, **sizes}), ranks=False)
-    source = _source(spec.task, candidate)
+    source = _source(spec, candidate)
     group = prepare_one(spec, source, seed)
     with ALONE, user_input():
         env = build_env(spec, [group.evaluation if evaluation else group.shaping], [seed], num_envs)
     return SingleCandidateEnv(env, spec.task.name, source.name)
 
 
-def _source(task: TaskSpec, candidate: CandidateLike) -> CandidateSource:
+def _source(spec: RunSpec, candidate: CandidateLike) -> CandidateSource:
     """Read the one candidate."""
     baseline = HUMAN if candidate is None else candidate
     if isinstance(baseline, str) and baseline in BASELINE_FILES:
-        return next(source for source in baseline_sources(task) if source.name == baseline)
-    sources = read_candidates(task.name, candidate)
+        return next(source for source in baseline_sources(spec.task, spec.config.task) if source.name == baseline)
+    sources = read_candidates(spec.task.name, candidate)
     if len(sources) != 1:
         raise UserError(f"make_env takes one candidate, and {candidate} has {len(sources)}: give one file")
     return sources[0]

@@ -25,7 +25,7 @@ from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import parse
 from envcoder_bench.tasks.registry import outside_tasks
-from envcoder_bench.tasks.spec import task_files
+from envcoder_bench.tasks.sim_spec import task_files
 
 # calls that make a file depend on more than its own text; such files are not cached
 _READS = re.compile(

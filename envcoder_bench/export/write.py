@@ -29,7 +29,8 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract
-from envcoder_bench.tasks.sim_task import SimTask, control_timing, engine_options
+from envcoder_bench.tasks.sim_task import control_timing, engine_options
+from envcoder_bench.tasks.spec import Can
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
 TOLERANCE = 1e-5  # of actions, between the file and the policy
@@ -99,8 +100,9 @@ def export_policy(
         raise UserError(f"--output {target} cannot be written: {error.strerror}") from error
     stem = "policy" if seed is None else f"policy_seed_{seed}"
     file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
-    model = target / "model.xml" if isinstance(env.task, SimTask) else None
-    assets = [] if model is None else _write_model(run.spec, env, model)
+    robot = run.spec.task.model_path
+    model = None if robot is None else target / "model.xml"
+    assets = [] if robot is None or model is None else _write_model(run.spec, env, robot, model)
     digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
     # files beside an earlier export of the same policy are named, too
     files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
@@ -138,8 +140,8 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
     with ALONE, user_input():
         env = build_env(spec, [group.shaping], [policy.seed], _NUM_ENVS)
     seen, varying = _roll(env, policy)
-    # actions of Isaac Gym code are converted by that code, within the task's step
-    has_command = isinstance(env.task, SimTask) or "command" in group.shaping.functions
+    # otherwise the task's own code converts actions, within its step
+    has_command = Can.POSITION_DRIVES in spec.task.can or "command" in group.shaping.functions
     command = affine_command(env, varying) if has_command and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
@@ -184,7 +186,7 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
     return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())
 
 
-def _write_model(spec: RunSpec, env: GroupedVecTask, path: Path) -> list[str]:
+def _write_model(spec: RunSpec, env: GroupedVecTask, robot: Path, path: Path) -> list[str]:
     """Write the robot's MJCF and its asset files beside it; return their paths relative to it."""
     from envcoder_bench.sim.mujoco_plain import plain_model
 
@@ -194,7 +196,7 @@ def _write_model(spec: RunSpec, env: GroupedVecTask, path: Path) -> list[str]:
     effort = env.dispatch.shapings[0].effort
     with user_input():
         timing, options = control_timing(cfg.task), engine_options(cfg.task)
-        model = plain_model(spec.task.model_path, *timing, effort, *gains, options, path.parent)
+        model = plain_model(robot, *timing, effort, *gains, options, path.parent)
     for name, content in model.assets.items():
         asset = path.parent / name
         if asset.parent.is_file():

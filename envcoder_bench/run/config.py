@@ -18,8 +18,8 @@ from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, 
 from envcoder_bench.core.yaml_files import bounded_references, read_leaves, read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec
-from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.sim_task import covers
+from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.registry import trainer_class
 
 BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
@@ -86,8 +86,7 @@ def train_defaults(spec: TaskSpec) -> Tree:
     keys = dotted_keys(base)
     if not set(dotted_keys(tree)) <= set(keys):
         keys += trainer_keys(merged(base, tree))
-    foreign = not issubclass(spec.task_class, SimTask)
-    if foreign:  # rl_games' own file: what has no effect here is left out
+    if Can.CHECKED_CONFIG not in spec.can:  # rl_games' own file: what has no effect here is left out
         return merged(base, _only(tree, {*keys} - {_MIXED}))
     for key in dotted_keys(tree):
         if key not in keys:
@@ -171,7 +170,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     keys = dict.fromkeys(shipped)
     # the trainer first, because it has keys that are in no file
     overrides = sorted(overrides, key=lambda override: not override.startswith(f"{_TRAINER}="))
-    used = used_keys(spec.task_class)
+    used = spec.config_keys
     word = ""  # that is read
     try:
         # one by one, so that a message names the one

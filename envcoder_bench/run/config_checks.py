@@ -13,8 +13,7 @@ from envcoder_bench.run.seeds import LARGEST, run_seeds
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.rungs import asked_rungs
 from envcoder_bench.sim.base import INTEGRATORS
-from envcoder_bench.tasks.sim_task import SimTask
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -52,7 +51,7 @@ def check_values(cfg: RunConfig) -> None:
 
 def check_half_step(spec: RunSpec) -> None:
     """Raise UserError if half the physics step is asked for of a task that brings its own simulation."""
-    if spec.config.evaluation.half_step and not issubclass(spec.task.task_class, SimTask):
+    if spec.config.evaluation.half_step and Can.HALF_STEP not in spec.task.can:
         raise UserError(
             f"evaluation.half_step: {spec.task.name} brings its own simulation, whose step is not changed: omit it"
         )
@@ -63,10 +62,10 @@ def check_deterministic(spec: RunSpec) -> None:
     cfg = spec.config
     if not cfg.deterministic or cfg.device == "cpu":
         return
-    if not issubclass(spec.task.task_class, SimTask):
+    if Can.DETERMINISTIC not in spec.task.can:
         raise UserError(
-            f"--deterministic does not support {spec.task.name} on CUDA, a task of Isaac Gym code: omit it, or use"
-            " --device cpu"
+            f"--deterministic does not support {spec.task.name} on CUDA, because it brings its own simulation: omit it,"
+            " or use --device cpu"
         )
     if not trainer_class(cfg.params).deterministic:
         raise UserError("--deterministic on CUDA supports the trainer ppo alone: omit --trainer, or use --device cpu")
@@ -74,7 +73,7 @@ def check_deterministic(spec: RunSpec) -> None:
 
 def check_task(spec: TaskSpec, config: Settings) -> None:
     """Raise UserError for a value of a task's YAML that has the wrong type or range."""
-    _check_node(read_yaml(spec.config), config, "task", issubclass(spec.task_class, SimTask))
+    _check_node(read_yaml(spec.config), config, "task", Can.CHECKED_CONFIG in spec.can)
     # what a type does not say: numbers for which the simulation has no meaning
     for key, least in _TASK_WHOLE.items():
         value = select(config, key)
@@ -93,7 +92,7 @@ def check_task(spec: TaskSpec, config: Settings) -> None:
 def _check_node(shipped: Any, value: Any, key: str, native: bool) -> None:
     """Compare the type of a value with the shipped value's: a mapping, a list of numbers, or a number.
 
-    What lists of a task of Isaac Gym code may hold is for that code to say.
+    What lists may hold that the task's own code reads is for that code to say.
     """
     if value == shipped:
         return

@@ -123,7 +123,7 @@ def go_on(
     """Resume a run; closing ``workers`` kills its workers.
 
     Args:
-        spec: its description, whose task is not built yet.
+        spec: its description.
         saved: the state to resume from; None for the run's checkpoint.
         begin: called before the first file is written, when everything has been checked.
     """
@@ -141,7 +141,7 @@ def go_on(
             check_training(spec)
             check_race(spec)
             check_tracking(cfg)
-        spec = run.built(spec)
+        run.try_code(spec)
         left = max(1, len(spec.sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
         with user_input(run.config):
             head = workers.enter_context(start.workers(spec, left))

@@ -22,7 +22,7 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
     Raises UserError if it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
-        if not task.task_class.fitness_meaning:
+        if not task.fitness_meaning:
             raise UserError(
                 f"{task.name} has no fitness of its own, by which candidates could be ranked: write one and give it"
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
@@ -69,13 +69,13 @@ def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:
         meaning = folder.provenance.fitness.get("fitness_meaning")
     if not meaning:  # a run of an older version
         task = recorded_task(cfg)
-        meaning = "" if task is None else task.task_class.fitness_meaning
+        meaning = "" if task is None else task.fitness_meaning
     return one_line(meaning) or f"of the task {one_line(cfg.task_title)}"
 
 
 def fitness_meaning(spec: RunSpec) -> str:
     """Return in one line what fitness measures, from the docstring of the run's fitness file, or from its task."""
-    return spec.task.task_class.fitness_meaning if spec.fitness is None else _meaning(spec.fitness)
+    return spec.task.fitness_meaning if spec.fitness is None else _meaning(spec.fitness)
 
 
 def _meaning(source: CandidateSource) -> str:
@@ -96,4 +96,4 @@ def fitness_bounds(task: TaskSpec | None, cfg: RunConfig) -> tuple[float, float]
     if cfg.fitness is not None or task is None:
         least, greatest = cfg.fitness_bounds or (-math.inf, math.inf)
         return float(least), float(greatest)
-    return task.task_class.fitness_bounds
+    return task.fitness_bounds

@@ -104,14 +104,15 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
 
 
 def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
-    """Return the result of ``described`` with its task built. Raises UserError, too, if that fails."""
+    """Return the result of ``described``. Raises UserError, too, if the task's code fails with this config."""
     spec = described(task, overrides, ranks)
-    with user_input():  # an Isaac Gym task may refuse the overrides
-        return spec.built()
+    with user_input():
+        spec.try_code()
+    return spec
 
 
 def described(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
-    """Return the description of a run without candidates, with simulator and device resolved; no task is built.
+    """Return the description of a run without candidates, with simulator and device resolved; no task's code is run.
 
     Args:
         task: a task, or its name, its folder or ``module:Class``.
@@ -135,7 +136,7 @@ def described(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool =
 
 
 def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_envs: int | None = None) -> RunSpec:
-    """Return the run with these candidates, after the task's baselines if they are evaluated, and build its task.
+    """Return the run with these candidates, after the task's baselines if they are evaluated.
 
     ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``. Raises UserError.
     """
@@ -145,9 +146,9 @@ def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_en
         spec = spec.changed(num_envs_per_candidate=share_out(num_envs, count * seed_count(cfg)))
     check_training(spec)
     check_race(spec)
-    with user_input():
-        spec = spec.built()
-    return replace(spec, sources=(*(baseline_sources(spec.task) if cfg.baselines else ()), *candidates))
+    with user_input():  # the task's code may refuse the overrides
+        spec.try_code()
+    return replace(spec, sources=(*(baseline_sources(spec.task, cfg.task) if cfg.baselines else ()), *candidates))
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:

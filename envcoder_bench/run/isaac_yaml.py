@@ -11,8 +11,8 @@ from envcoder_bench.core.settings import dotted, merged, nested, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
 from envcoder_bench.run.config import train_defaults, trainer_keys
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.sim_task import check_only, covers
+from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.ppo.hyperparameters import check_ranges, check_supported
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,7 @@ def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | 
 def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
     if not leaves or any(key.startswith("params.") for key in leaves):
         raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if leaves else 'empty'}")
-    task_class = task.task_class
-    foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
+    foreign = Can.CHECKED_CONFIG not in task.can  # it reads its YAML itself
     if foreign:
         leaves = {key: value for key, value in leaves.items() if key != "name" and not _refers(value)}
     # a YAML of this task
@@ -72,14 +71,14 @@ def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
     if leaves.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
     # keys that are used, that are known to have no effect, and others
-    used, ignored = used_keys(task_class), () if foreign else ignored_keys(task_class)
+    used, ignored = task.config_keys, task.ignored_keys
     values = {key: value for key, value in leaves.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in leaves) and not covers(tuple(values), key)]
     for key in leaves:
         if not covers(used + ignored, key):
             raise _unknown("--task_config", file, key, leaves[key], used + ignored)
     try:
-        check_only(nested(leaves), task_class.only)
+        check_only(nested(leaves), task.only)
     except ValueError as error:
         raise UserError(f"--task_config {file}: {error}") from error
     # these substeps were chosen for PhysX

@@ -26,8 +26,7 @@ from envcoder_bench.core.settings import (
     words_for,
 )
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
-from envcoder_bench.tasks.registry import built_spec, find_spec
+from envcoder_bench.tasks.registry import find_spec, title_of
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from envcoder_bench.shaping.variants import Variant
@@ -196,8 +195,8 @@ class RunConfig(Keys):
 
     @property
     def task_title(self) -> str:
-        """The task in titles: ``mjlab:NAME`` as ``--task`` has it, otherwise its name."""
-        return self.address if is_mjlab_address(self.address) else self.task.name
+        """The task in titles: its name, or the value for ``--task`` if its source titles tasks so."""
+        return title_of(self.address, self.task.name)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -210,7 +209,7 @@ class RunSpec:
     """A run: resolved once, where a command or a process begins, and passed on.
 
     Attributes:
-        task: the task; of a task of Isaac Gym code, as it is with this config.
+        task: the task.
         sources: the candidates, baselines included.
         fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
     """
@@ -224,19 +223,13 @@ class RunSpec:
     def of(
         cls, config: RunConfig, sources: Sequence[CandidateSource] = (), fitness: CandidateSource | None = None
     ) -> "RunSpec":
-        """Find and build the task of a config. Raises ValueError as ``find_spec`` and ``built_spec``."""
-        return cls.found(config, sources, fitness).built()
-
-    @classmethod
-    def found(
-        cls, config: RunConfig, sources: Sequence[CandidateSource] = (), fitness: CandidateSource | None = None
-    ) -> "RunSpec":
-        """Find the task of a config, which is not built yet. Raises ValueError as ``find_spec``."""
+        """Find the task of a config. Raises ValueError as ``find_spec``."""
         return cls(find_spec(config.address), config, tuple(sources), fitness)
 
-    def built(self) -> "RunSpec":
-        """Return the run with its task built. Raises ValueError as ``built_spec``."""
-        return replace(self, task=built_spec(self.task, self.config.task))
+    def try_code(self) -> None:
+        """Run the task's code once with this config, which may take a while. Raises ValueError if it fails."""
+        if self.task.try_code is not None:
+            self.task.try_code(self.config.task)
 
     def changed(self, **keys: Any) -> "RunSpec":
         """Return the run with other values of keys of its config."""

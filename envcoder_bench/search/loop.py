@@ -74,7 +74,7 @@ class Search:
         self._proposer, self._writer, self._facts, self._view = proposer, writer, facts, view
         self._archive = folder.read_archive()
         if not self._archive.baselines:
-            sources = baseline_sources(spec.task)
+            sources = baseline_sources(spec.task, spec.config.task)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
         self._archive.reference = self._cfg.baseline
         self._archive.bounds = fitness_bounds(spec.task, self._cfg)
@@ -168,7 +168,7 @@ class Search:
         wandb = self._cfg.wandb  # all runs of the search are in one group
         group = [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
         return evaluate(
-            self._cfg.task.name,
+            self._spec.task,
             [self._folder.candidate(name) for name in names],
             overrides=[*self._overrides, *overrides, *group],
             output_dir=run.path,

@@ -56,7 +56,7 @@ class SearchSpec:
     starts: Mapping[str, str]
 
     def described(self) -> RunSpec:
-        """Return the description of its runs, without candidates; no task is built. Raises UserError for bad input."""
+        """Return the description of its runs, without candidates; runs no code of the task. Raises UserError."""
         if len(self.starts) > self.settings.shapers_per_iter:
             limit = self.settings.shapers_per_iter
             files = counted(len(self.starts), "file")
@@ -74,9 +74,11 @@ class SearchSpec:
         return replace(spec, config=use_this_machine(cfg))
 
     def run(self) -> RunSpec:
-        """Return ``described`` with the task built. Raises UserError, too, if that fails."""
+        """Return ``described``. Raises UserError, too, if the task's code fails."""
+        spec = self.described()
         with user_input():
-            return self.described().built()
+            spec.try_code()
+        return spec
 
     def settle_seeds(self) -> str:
         """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
@@ -103,7 +105,9 @@ class SearchSpec:
         with user_input():
             planner = MemoryPlanner(spec)
         stack.callback(planner.close)
-        trusted = replace(spec.changed(untrusted=False), sources=tuple(baseline_sources(spec.task)), fitness=None)
+        trusted = replace(
+            spec.changed(untrusted=False), sources=tuple(baseline_sources(spec.task, spec.config.task)), fitness=None
+        )
         groups, _ = prepare(trusted, planner.take_probe())
         widths = dict.fromkeys(names, widest(group.widths for group in groups))
         return lambda seeds: planner.load(widths, seeds, devices)
@@ -177,7 +181,7 @@ class SearchSpec:
 
     def first_request(self, spec: RunSpec, prompts: Prompts) -> Request:
         """Return the first request of the search."""
-        sources = baseline_sources(spec.task)
+        sources = baseline_sources(spec.task, spec.config.task)
         archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
         message = Message("user", prompts.question(archive, 1))
         return Request(prompts.system, (message,), self.settings.temperature, self.settings.max_output_tokens)

@@ -103,7 +103,6 @@ class Candidate:
     Attributes:
         action_dim: its ``ACTION_DIM``, if it has one.
         patches: its changes of the task's config, by section, for tasks that have such.
-        completed: the text of the functions that such a task has added.
         dicts: of an untrusted file, what ``patches`` are made from; None without any.
     """
 
@@ -113,7 +112,6 @@ class Candidate:
     functions: dict[str, CandidateFunction]
     action_dim: int | None = None
     patches: Mapping[str, Any] = field(default_factory=dict)
-    completed: str = ""
     dicts: Dicts | None = None
 
 

@@ -135,4 +135,4 @@ def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate
         raise CandidateError(error.message, file, lines.get(key, lines.get("", first)), error.function) from error
     functions = {name: replace(function, line=first) for name, function in added.functions.items()}
     functions.update(candidate.functions)
-    return replace(candidate, functions=functions, patches=added.patches, completed=added.completed)
+    return replace(candidate, functions=functions, patches=added.patches)

@@ -29,6 +29,7 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_T
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
+from envcoder_bench.tasks.spec import Functions, Patches
 
 # names that candidate files use without importing
 GIVEN: dict[str, object] = {
@@ -38,7 +39,7 @@ GIVEN: dict[str, object] = {
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
 MOST_SHOWN = 200  # characters of a line with a syntax error
-Complete = Callable[[Mapping[str, Any], str], tuple[str, Mapping[str, Any]]]
+Complete = Callable[[Mapping[str, Any], str], tuple[Functions, Patches]]
 
 
 def load_source(path: Path) -> str:
@@ -71,8 +72,8 @@ def load_candidate(
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
     ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
-    something for their next call. ``complete`` is a task's: of a module and its text, it returns the text of functions
-    for what else the module has, and these values by name.
+    something for their next call. ``complete`` is a task's, see
+    ``tasks.spec.Sections``.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -91,22 +92,20 @@ def load_candidate(
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
     # a task's dicts become functions
-    patches: Mapping[str, Any] = {}
-    completed = ""
-    last_line = source.count("\n") + 1
+    added: Functions = {}
+    patches: Patches = {}
     if complete is not None:
-        completed, patches = _completed(complete, module, source, scan, file)
-        scan = Scan(parse(source + completed, file), helper_names(), sys.modules)
+        added, patches = _completed(complete, module, source, scan, file)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
-        call: Any = module.get(name_in_file)
-        if name_in_file not in module:
+        if name_in_file not in module and name_in_file not in added:
             continue
+        call: Any = module.get(name_in_file, added.get(name_in_file))
         shaper_type = ALIASES.get(name_in_file, name_in_file)
         line, random_line = scan.line(name_in_file), scan.random_line(name_in_file)
-        if line > last_line:  # of ``complete``
-            line = min(scan.line(section) for section in patches)
+        if name_in_file not in module:
+            line, random_line = min(scan.line(section) for section in patches), None
         if shaper_type in functions:
             first = functions[shaper_type].line
             message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
@@ -126,24 +125,20 @@ def load_candidate(
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
         _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim, patches, completed)
+    return Candidate(name, file, source, functions, action_dim, patches)
 
 
 def _completed(
     complete: Complete, module: dict[str, object], source: str, scan: Scan, file: str
-) -> tuple[str, Mapping[str, Any]]:
-    """Add the functions that a task makes of the module's other values; return their text, and these values."""
+) -> tuple[Functions, Patches]:
+    """Return the functions that a task makes of the module's dicts, and the dicts. Raises CandidateError."""
     try:
-        text, patches = complete(module, source)
+        return complete(module, source)
     except FAULTS as error:
         section, key = getattr(error, "section", ""), getattr(error, "key", "")
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
         message = str(error) if isinstance(error, ValueError) else f"raised {one_line(error)} in the task's code"
         raise CandidateError(message, file, line) from error
-    if text:  # not as code of the file, so that faults do not point behind its end
-        exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
-        text = f"\n\n\n{text}"
-    return text, patches
 
 
 def parse(source: str, file: str) -> ast.Module:

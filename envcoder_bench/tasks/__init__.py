@@ -3,11 +3,15 @@
 import importlib
 from typing import Any
 
-# what a task from outside the package is written with and checked by. Looked up when it is used: naming tasks must not
-# load torch, and check_task stands on the layers above this one
+# what a task or a source from outside the package is written with and checked by. Looked up when it is used: naming
+# tasks must not load torch, and check_task stands on the layers above this one
 _PUBLIC = {
     "Field": "envcoder_bench.tasks.base",
     "Task": "envcoder_bench.tasks.base",
+    "EnvGroups": "envcoder_bench.tasks.base",
+    "TaskSource": "envcoder_bench.tasks.source",
+    "TaskSpec": "envcoder_bench.tasks.spec",
+    "Can": "envcoder_bench.tasks.spec",
     "SimTask": "envcoder_bench.tasks.sim_task",
     "actions": "envcoder_bench.tasks.sim_task",
     "read": "envcoder_bench.tasks.sim_task",

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import make_task
+from envcoder_bench.tasks.base import Field, Task
 from envcoder_bench.tasks.spec import TaskSpec
 
 Names = tuple[str, ...]
 _LIMITS = ("dof_limits_lower", "dof_limits_upper", "effort_limits")
 _OF_TASK = (
     "name", "num_dofs", "dt", "max_episode_length", "goal_keys", "object_keys", "default_action_dim", "clip_actions",
-    "clip_observations", "fitness_meaning", "fitness_reduction", "bytes_per_env",
+    "clip_observations", "fitness_meaning", "fitness_reduction", "bytes_per_env", "drive_formula",
+    "quaternions", "notes",
 )  # fmt: skip
 
 
@@ -39,9 +39,10 @@ class TaskContract:
         dt, substeps, max_episode_length: seconds of a control step, its physics steps, control steps of an episode.
         state: keys with an environment axis, without ``actions`` and ``progress_buf``, which the environment owns.
         constants, values: keys without one, and their numbers.
+        fields: the declarations of all keys, the environment's included, in the order of printing; without sources.
         default_state: default values of the keys that ``compute_initial_state`` may set.
         goal_keys, object_keys, default_action_dim, clip_actions, clip_observations, fitness_meaning,
-            fitness_reduction, bytes_per_env, refusals: as ``Task`` has them.
+            fitness_reduction, bytes_per_env, refusals, drive_formula, quaternions, notes: as ``Task`` has them.
         joints, bodies, sensors, sites: names, in the order of the state's axes.
         dof_limits_lower, dof_limits_upper, effort_limits: of each joint, rad or m, and N m or N.
         drives: gains of the position drives that the config sets, e.g. ``stiffness``: 85.
@@ -55,6 +56,7 @@ class TaskContract:
     state: Mapping[str, Key]
     constants: Mapping[str, Key]
     values: Mapping[str, Any]
+    fields: Mapping[str, Field]
     default_state: Mapping[str, Any]
     goal_keys: Names
     object_keys: Names
@@ -73,6 +75,9 @@ class TaskContract:
     drives: Mapping[str, Any]
     bytes_per_env: int
     refusals: Mapping[str, str]
+    drive_formula: str
+    quaternions: str
+    notes: str
 
     @classmethod
     def of(cls, task: Task) -> TaskContract:
@@ -96,6 +101,7 @@ class TaskContract:
             state={name: key(name, x, 1) for name, x in task.state.items()},
             constants={name: key(name, x, 0) for name, x in task.constants.items()},
             values={name: x.tolist() for name, x in task.constants.items()},
+            fields={name: Field(field.shape, field.unit, field.meaning) for name, field in task.fields.items()},
             default_state={name: x[0].tolist() for name, x in task.default_state.items()},
             joints=names("dof_names"),
             bodies=names("body_names"),
@@ -121,7 +127,30 @@ class TaskContract:
         for name in ("state", "constants"):
             specs = values[name].items()
             values[name] = {key: Key(**{**key_spec, "shape": tuple(key_spec["shape"])}) for key, key_spec in specs}
+        values["fields"] = {
+            name: Field(**{**field, "shape": _shape(field["shape"])}) for name, field in plain["fields"].items()
+        }
         return cls(**values)
+
+    def state_table(self, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
+        """Return the keys of ``state_dict`` as a Markdown table; n is the number of environments of a group.
+
+        Args:
+            values: values of constants by key, as text; None to omit them.
+            without: keys to leave out.
+        """
+        rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
+        for key, field in self.fields.items():
+            if key in without:
+                continue
+            shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
+            value = f": {values[key]}" if values and key in values else ""
+            rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
+        return "\n".join(rows)
+
+
+def _shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if shape is None else tuple(shape)
 
 
 def _of_contract(name: str) -> Any:
@@ -170,10 +199,10 @@ def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
         cfg: its YAML, with the user's overrides.
 
     Raises:
-        ValueError: as ``make_task``.
+        ValueError: as ``TaskSpec.make``.
     """
     # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
-    return TaskContract.of(make_task(spec, cfg, 2, "mujoco_cpu", "cpu"))
+    return TaskContract.of(spec.make(cfg, 2, "mujoco_cpu", "cpu"))
 
 
 def shown(value: Any) -> str:

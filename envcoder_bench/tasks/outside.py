@@ -13,9 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.yaml_files import parse_plain
+from envcoder_bench.tasks.sim_spec import check_class, check_files, digest, is_task_class, sim_spec
 from envcoder_bench.tasks.sim_task import SimTask
-from envcoder_bench.tasks.spec import TaskSpec, check_class, check_files, digest
+from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.tasks.task_code import task_code
 
 PACKAGE = "envcoder_bench.tasks"
@@ -34,7 +36,7 @@ def from_folder(folder: Path) -> TaskSpec:
         raise ValueError(f"{folder} is not a task's folder: it has no {CODE}; see docs/add_a_task.md")
     # the folder becomes a package, so that task.py is importable, and candidates can import the baselines
     config, name = _config(folder)
-    mount(name, folder)
+    mount(name, folder, fresh=True)
     with _loading(folder, f"{PACKAGE}.{name}"):
         module = importlib.import_module(f"{PACKAGE}.{name}.task")
     return _spec(_class_in(module, name, code), folder, config, str(folder))
@@ -67,17 +69,27 @@ def from_module(source: str) -> TaskSpec:
         raise ValueError(f"--task {source}: {path} is not a file: give the module that defines the class")
     folder = Path(module.__file__).resolve().parent
     config, name = _config(folder)
-    mount(name, folder)
+    mount(name, folder, fresh=True)
     return _spec(getattr(module, class_name), folder, config, source)
 
 
-def mount(name: str, folder: Path) -> None:
-    """Make a folder's modules importable as ``envcoder_bench.tasks.<name>``. Raises ValueError for a name in use."""
+def mount(name: str, folder: Path, fresh: bool = False) -> None:
+    """Make a folder's modules importable as ``envcoder_bench.tasks.<name>``.
+
+    ``fresh`` forgets modules that were imported from it, whose files may have changed. A folder in the cache replaces
+    another one beside it, which was written for another config of the task.
+
+    Raises ValueError for a name in use.
+    """
     package_folder, present = Path(__file__).resolve().parent, sys.modules.get(f"{PACKAGE}.{name}")
     if (package_folder / name).exists() or (package_folder / f"{name}.py").exists():
         raise ValueError(f"{folder}: a task cannot be named {name}, which is a module of {PACKAGE}: rename it")
-    if present is not None and list(present.__path__) != [str(folder)]:
-        raise ValueError(f"{folder}: a task named {name} is in {present.__path__[0]}: rename one, in class and YAML")
+    before = None if present is None else Path(next(iter(present.__path__)))
+    if before == folder and not fresh:
+        return
+    generated = cache_folder() in folder.parents and before is not None and before.parent == folder.parent
+    if before not in (None, folder) and not generated:
+        raise ValueError(f"{folder}: a task named {name} is in {before}: rename one, in class and YAML")
     unmount(name)
     package = ModuleType(f"{PACKAGE}.{name}", f"The task in {folder}.")
     package.__path__ = [str(folder)]
@@ -118,7 +130,7 @@ def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
     if task_class.name != name:
         raise ValueError(f"{config}: its name is {name}, and that of {task_class.__name__} is {task_class.name}")
     train = next((path for path in (folder / TRAIN, folder / f"{name}PPO.yaml") if path.is_file()), None)
-    spec = TaskSpec(folder, task_class, config, train, source, digest(folder, task_class.model))
+    spec = sim_spec(task_class, folder, config, train, source, digest(folder, folder / task_class.model))
     check_files(spec)
     return spec
 
@@ -145,7 +157,7 @@ def _config(folder: Path) -> tuple[Path, str]:
 def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
     """Return the task class that a module defines; if there are several, the one with this name."""
     defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-    tasks = [one for one in defined if issubclass(one, SimTask)]
+    tasks = list(filter(is_task_class, defined))
     named = [one for one in tasks if getattr(one, "name", None) == name]
     if len(named or tasks) != 1:
         shown = ", ".join(one.__name__ for one in tasks or defined) or "no class"

@@ -241,8 +241,7 @@ def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
     """Return the keys of a task's YAML that have an effect."""
     sources = [field.source for field in task_class.fields.values()]
     declared = [source[len("cfg.") :] for source in sources if isinstance(source, str) and source.startswith("cfg.")]
-    engine = ENGINE_KEYS if issubclass(task_class, SimTask) else ()
-    return (*COMMON_KEYS, *engine, *task_class.config_keys, *dict.fromkeys(declared))
+    return (*COMMON_KEYS, *ENGINE_KEYS, *task_class.config_keys, *dict.fromkeys(declared))
 
 
 def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:

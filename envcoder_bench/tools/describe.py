@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import Template
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.words import wrap
@@ -16,7 +17,6 @@ from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.state import DICTS
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 
 
@@ -31,10 +31,8 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     cfg = compose_config(name, overrides)
-    spec = RunSpec.found(cfg)
+    spec = RunSpec.of(cfg)
     fitness = _fitness(spec)  # first: building a task takes a while
-    spec = spec.built()
-    task = spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
@@ -42,14 +40,14 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         wrap(f"fitness: {fitness}", width, then="  "),
         wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(spec.task, facts, width),
+        *_functions(spec, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
-        _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
-        *(wrap(line, width, then="    ") for line in _dicts(task)),
+        _state(facts, width, {key: shown(value) for key, value in facts.values.items()}),
+        *(wrap(line, width, then="    ") for line in _dicts(facts)),
         *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in axes.items() if names),
     ]
-    if task.notes:
-        sections.append("\n".join(wrap(line, width, then="    ") for line in task.notes.replace("`", "").splitlines()))
+    if facts.notes:
+        sections.append("\n".join(wrap(line, width, then="    ") for line in facts.notes.replace("`", "").splitlines()))
     return "\n\n".join(sections)
 
 
@@ -62,45 +60,44 @@ def _fitness(spec: RunSpec) -> str:
     file = spec.config.fitness
     if file is not None:
         return f"{fitness_meaning(replace(spec, fitness=read_fitness(spec.task, spec.config)))} ({file})"
-    meaning = spec.task.task_class.fitness_meaning
+    meaning = spec.task.fitness_meaning
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
-    task = spec.task_class
-    purposes = {baseline: function_docs(spec, baseline) for baseline in BASELINE_FILES}
+def _functions(spec: RunSpec, facts: TaskContract, width: int) -> list[str]:
+    purposes = {baseline: function_docs(spec.task, baseline, spec.config.task) for baseline in BASELINE_FILES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
-        lines = [wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, then="    ")]
+        lines = [wrap(f"  {function}: {_returns(KINDS[function], facts)}", width, then="    ")]
         for baseline, docs in purposes.items():
             if function in docs:
                 lines.append(wrap(f"    {baseline}: {docs[function]}", width, then="      "))
         sections.append("\n".join(lines))
-    if task.default_action_dim is not None:
-        driven = "compute_dof_target" not in task.refusals
+    if facts.default_action_dim is not None:
+        driven = "compute_dof_target" not in facts.refusals
         use = "move the task's own position drives" if driven else "are applied by the task itself"
-        text = f"  without an action function: {task.default_action_dim} actions {use}"
+        text = f"  without an action function: {facts.default_action_dim} actions {use}"
         sections.append(wrap(text, width, then=""))
     return sections
 
 
-def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
+def _returns(kind: Kind, facts: TaskContract) -> str:
     """What a function returns for n environments of a task."""
-    if kind.name in task.refusals:
-        return f"cannot be used: {task.refusals[kind.name]}"
-    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(facts) if kind.keys else ()) if key in task.fields]
+    if kind.name in facts.refusals:
+        return f"cannot be used: {facts.refusals[kind.name]}"
+    keys = [f"{key} {_shape(facts, key)}" for key in (kind.keys(facts) if kind.keys else ()) if key in facts.fields]
     if kind.keys is not None and not keys:
         return f"not called: this task has no {kind.stage.replace('_', ' ')}"
-    joints = _shape(task, "dof_pos") if "dof_pos" in task.fields else "(n, 0)"  # a flying robot may have none
+    joints = _shape(facts, "dof_pos") if "dof_pos" in facts.fields else "(n, 0)"  # a flying robot may have none
     return Template(kind.returns).substitute(joints=joints, keys=", ".join(keys))
 
 
-def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
+def function_docs(task: TaskSpec, baseline: str, config: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
     Raises UserError if it cannot be loaded.
     """
-    path = task.baseline_path(baseline)
+    path = task.baseline_path(baseline, config)
     try:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:
@@ -108,29 +105,29 @@ def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
     return {kind: (inspect.getdoc(one.call) or "-").splitlines()[0] for kind, one in functions.items()}
 
 
-def _shape(task: type[SimTask], key: str) -> str:
-    shape = task.fields[key].shape
+def _shape(facts: TaskContract, key: str) -> str:
+    shape = facts.fields[key].shape
     if shape is None:
         return "constant"
     return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
 
 
-def _dicts(task: type[SimTask]) -> Iterator[str]:
+def _dicts(facts: TaskContract) -> Iterator[str]:
     """Yield a line for each name by which functions get several keys of the state as a dict."""
     for name in DICTS:
-        entries = [key.removeprefix(f"{name}_") for key in task.fields if key.startswith(f"{name}_")]
+        entries = [key.removeprefix(f"{name}_") for key in facts.fields if key.startswith(f"{name}_")]
         if entries:
             yield f'  {name} is also a dict: {name}["{entries[0]}"]'
 
 
-def _state(task: type[SimTask], width: int, values: Mapping[str, str]) -> str:
+def _state(facts: TaskContract, width: int, values: Mapping[str, str]) -> str:
     columns: list[tuple[str, str, str]] = []
-    for key, field in task.fields.items():
+    for key, field in facts.fields.items():
         short = f" = {values[key]}" if key in values and " " not in values[key] else ""
-        columns.append((key, _shape(task, key) + short, field.unit))
+        columns.append((key, _shape(facts, key) + short, field.unit))
     longest = [max(len(row[k]) for row in columns) for k in range(3)]
     lines: list[str] = []
-    for row, field in zip(columns, task.fields.values()):
+    for row, field in zip(columns, facts.fields.values()):
         head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
         # wrapped without the head, whose spaces align the columns
         room = max(20, width - len(head))

@@ -15,7 +15,7 @@ from envcoder_bench.results.ranking import Ranked, rank, read_ranking
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
+from envcoder_bench.tasks.registry import title_of
 
 COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
 DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run
@@ -71,8 +71,8 @@ def read_run(path: Path) -> ListedRun:
         record = read_provenance(folder.run)
         date = "" if record.begun is None else record.begun[:19].replace("T", " ")
         config = parse_plain(record.config)
-        source = config.get("task_source") or ""
-        task = str(source if is_mjlab_address(source) else config["task"]["name"])
+        name = config["task"]["name"]
+        task = str(title_of(str(config.get("task_source") or name), name))
         ranked = _ranked(folder)
     except UserError as error:
         damage = str(error)

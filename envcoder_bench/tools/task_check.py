@@ -26,8 +26,7 @@ from envcoder_bench.sim import pick_simulator
 from envcoder_bench.sim.robot_file import NOTHING_TO_STAND_ON, lacks_ground
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
-from envcoder_bench.tasks.registry import make_task
-from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.spec import Can
 from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 from envcoder_bench.tools.isolation import measure_isolation
 
@@ -64,20 +63,19 @@ class TaskCheck:
             config = merged(config, nested({FREQUENCY: min(frequency, 20)}))
         self.run = RunSpec.of(cfg).changed(task=config, sim=self.sim, device=self.device)
         self.cfg, self.spec, self.name = self.run.config, self.run.task, self.run.task.name
-        self.foreign = not issubclass(self.spec.task_class, SimTask)
-        path = self.spec.baseline_path(HUMAN)
+        path = self.spec.baseline_path(HUMAN, config)
         human = load_candidate(HUMAN, path.read_text(encoding="utf-8"), str(path))
         self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)
 
     def baselines(self) -> Generator[str, None, dict[str, Group]]:
         """Yield the faults of the baselines, and return the groups of those without."""
-        groups, faults = prepare(replace(self.run, sources=tuple(baseline_sources(self.spec))))
+        groups, faults = prepare(replace(self.run, sources=tuple(baseline_sources(self.spec, self.cfg.task))))
         yield from (f"{name}.py: {error}" for name, error in faults.items())
         return {group.name: group for group in groups}
 
     def make(self, num_envs: int) -> Task:
         """Create a task whose commands are those of the human baseline."""
-        task = make_task(self.spec, self.cfg.task, num_envs, self.sim, self.device)
+        task = self.spec.make(self.cfg.task, num_envs, self.sim, self.device)
         effort = self.human.functions.get("command") is not None and self.human.functions["command"].type == TORQUE
         task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
         return task
@@ -136,9 +134,9 @@ class TaskCheck:
 
     def ground(self) -> Iterator[str]:
         """A robot that floats has something to stand on."""
-        plane = not self.foreign and self.spec.task_class.ground(self.cfg.task) is None
-        if plane and lacks_ground(self.spec.model_path):
-            yield f"{self.spec.model_path.name}: {NOTHING_TO_STAND_ON}"
+        model = self.spec.model_path
+        if model is not None and self.spec.ground(self.cfg.task) is None and lacks_ground(model):
+            yield f"{model.name}: {NOTHING_TO_STAND_ON}"
 
     def fields(self) -> Iterator[str]:
         """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
@@ -156,7 +154,7 @@ class TaskCheck:
             elif (field.shape is None) != (key in task.constants):
                 yield f"'{key}' is in {'state' if key in task.state else 'constants'}, and its shape is {field.shape}"
             else:
-                yield from _tensor_faults(key, keys[key], field.shape, task, self.foreign)
+                yield from _tensor_faults(key, keys[key], field.shape, task, self.spec.model_path is None)
             if "|" in field.unit + field.meaning:
                 yield f"'{key}': '|' in its unit or meaning breaks tables"
         if "dof_pos" in task.fields and task.fields["dof_pos"].shape != (task.num_dofs,):
@@ -345,7 +343,9 @@ class TaskCheck:
             return [*getattr(error, "findings", [_shown(error)]), *self.ground()]
         faults: list[str] = list(self.ground())
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
-        if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
+        if (
+            Can.ANY_RESET not in self.spec.can
+        ):  # what its code leaves of the past is its own, and some of it needs two environments
             kept = [check for check in checks if check not in (self.reset, self.paired)]
             checks = [*kept, self.checkpoint, self.isolation]
         for check in checks:

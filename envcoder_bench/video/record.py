@@ -26,7 +26,6 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.sim.ground import Ground, crop
 from envcoder_bench.sim.rendering import brightened, packed_model, scenery
-from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.video.recording import Episode, Recording
 
 Policy = Callable[[Tensor], Tensor]
@@ -193,10 +192,9 @@ def model_bytes(spec: RunSpec, recording: Recording) -> bytes:
         recording: what is drawn: only the ground around its robots is part of the model. Tasks that have no model file
             are drawn with its model.
     """
-    task_class = spec.task.task_class
-    if not issubclass(task_class, SimTask):
+    if spec.task.model_path is None:
         return packed_model(brightened(recording.model))
-    ground = task_class.ground(spec.config.task)
+    ground = spec.task.ground(spec.config.task)
     return packed_model(scenery(spec.task.model_path, _ground_around(ground, recording)))
 
 

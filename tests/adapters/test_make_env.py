@@ -18,7 +18,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
 
@@ -45,7 +45,7 @@ def reference(seed):
         "Cartpole", ["device=cpu", "task.env.episodeLength=40", f"seed={seed}", "num_envs_per_candidate=6"]
     ).config
     noisy = envcoder_bench.run.folder.run_folder.CandidateSource("noisy", "noisy.py", NOISY)
-    groups, faults = prepare(RunSpec.of(cfg, [*baseline_sources(get_spec("Cartpole")), noisy]))
+    groups, faults = prepare(RunSpec.of(cfg, [*baseline_sources(find_spec("Cartpole")), noisy]))
     assert not faults
     layout = GroupLayout(1, NUM_ENVS)
     return GroupedVecTask(build_task(RunSpec.of(cfg), NUM_ENVS), layout, [groups[-1].shaping], [seed])

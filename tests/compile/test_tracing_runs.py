@@ -16,7 +16,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from scripts.bench.candidates import make_candidates
@@ -68,7 +68,7 @@ def rollout(env, steps=4):
 
 
 def test_compiled_baselines_and_benchmark_candidates_match_eager():
-    sources = [*baseline_sources(get_spec("Anymal")), *make_candidates(14)]
+    sources = [*baseline_sources(find_spec("Anymal")), *make_candidates(14)]
     compiled, called = (make_env(*prepared("Anymal", sources, on)) for on in (True, False))
     assert all(not eager for _, eager in stages(compiled).values())
     assert all(not traced for traced, _ in stages(called).values())
@@ -101,7 +101,7 @@ def test_compiled_baselines_and_benchmark_candidates_match_eager():
 
 
 def test_evaluation_uses_the_programs_of_the_unshaped_baseline():
-    sources = [CandidateSource("own", "own.py", OWN), *baseline_sources(get_spec("Cartpole"))]
+    sources = [CandidateSource("own", "own.py", OWN), *baseline_sources(find_spec("Cartpole"))]
     cfg, groups = prepared("Cartpole", sources)
     own = next(group for group in groups if group.name == "own")
     unshaped = next(group for group in groups if group.name == "unshaped")

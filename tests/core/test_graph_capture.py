@@ -10,7 +10,7 @@ import torch
 from envcoder_bench.core.graph_capture import capturing, collection_paused
 from envcoder_bench.core.triton_import import Kernel
 from envcoder_bench.sim import make_simulator
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.trainers.ppo import linear
 from envcoder_bench.trainers.ppo.trainer import CapturedFunction
 
@@ -128,7 +128,7 @@ def test_captures_succeed_if_graphs_become_unreachable_within(what, monkeypatch)
 
             advance = MujocoWarp._advance
             monkeypatch.setattr(MujocoWarp, "_advance", lambda self: (litter(), advance(self)))
-            path = get_spec("Cartpole").folder / "cartpole.xml"
+            path = find_spec("Cartpole").folder / "cartpole.xml"
             sim = make_simulator("mujoco_warp", path, 4, 0.02, 1, "cuda")
             sim.step(torch.zeros(4, 1, device="cuda"))
     gc.collect()

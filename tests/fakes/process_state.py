@@ -120,9 +120,11 @@ def _put_hooks(old: dict[str, Any]) -> None:
 
 
 def _tasks() -> dict[str, dict[str, Any]]:
-    registry, sim_task = (sys.modules.get(f"envcoder_bench.tasks.{name}") for name in ("registry", "sim_task"))
+    registry, sim_task, sources = (
+        sys.modules.get(f"envcoder_bench.tasks.{name}") for name in ("registry", "sim_task", "sim_sources")
+    )
     found = getattr(registry, "_found", {})
-    shipped = getattr(registry, "_SHIPPED", ())
+    shipped = getattr(sources, "FOLDERS", ())
     return {
         "_found": {name: spec for name, spec in found.items() if spec.digest or name not in shipped},
         "_by_address": dict(getattr(registry, "_by_address", {})),

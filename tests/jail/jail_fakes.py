@@ -14,7 +14,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 NUM_ENVS = 8
 
@@ -31,7 +31,7 @@ def state_of(task: Task) -> dict[str, Tensor]:
 
 
 def baseline_of(task: Task) -> str:
-    return next(source.source for source in baseline_sources(get_spec(task.name)) if source.name == "human")
+    return next(source.source for source in baseline_sources(find_spec(task.name)) if source.name == "human")
 
 
 def judged(

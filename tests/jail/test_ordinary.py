@@ -19,7 +19,7 @@ from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import Candidate, CandidateError, assemble
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +43,7 @@ def shipped(task):
     files = sorted((project_folder("user_functions") / task).glob("*.py"))
     return {
         **{f.stem: f.read_text("utf-8") for f in files},
-        **{b.name: b.source for b in baseline_sources(get_spec(task))},
+        **{b.name: b.source for b in baseline_sources(find_spec(task))},
     }
 
 

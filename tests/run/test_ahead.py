@@ -1,5 +1,6 @@
 """A second process traces a run's candidates and compiles their kernels; the run finds all of them in the caches."""
 
+import dataclasses
 import os
 import signal
 from pathlib import Path
@@ -15,7 +16,8 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping import checking
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import Can
 from mujoco_batches.compat.warp_start import start_warp
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
@@ -44,7 +46,7 @@ def sources():
     from envcoder_bench.run.prepare.run_files import baseline_sources
 
     own = [CandidateSource(name, f"{name}.py", text) for name, text in TEXTS.items()]
-    return [*baseline_sources(get_spec("Cartpole")), *own]
+    return [*baseline_sources(find_spec("Cartpole")), *own]
 
 
 @pytest.mark.slow
@@ -95,11 +97,13 @@ def test_closing_ends_the_processes(tmp_path, monkeypatch):
 
 
 def test_only_runs_of_a_simulator_that_compiles_are_helped():
-    assert ahead.is_useful(config())
+    spec = RunSpec.of(config())
+    assert ahead.is_useful(spec)
     for more in ({"untrusted": True}, {"isolate": "process"}, {"deterministic": True}, {"compile_shapers": False}):
-        assert not ahead.is_useful(config(**more))
-    for change in ({"task_source": "isaacgymenvs:Cartpole"}, {"sim": "mujoco_cpu", "device": "cpu"}):
-        assert not ahead.is_useful(config().model_copy(update=change))
+        assert not ahead.is_useful(RunSpec.of(config(**more)))
+    other = dataclasses.replace(spec.task, can=spec.task.can - {Can.COMPILE_AHEAD})
+    for change in (spec.changed(sim="mujoco_cpu", device="cpu"), dataclasses.replace(spec, task=other)):
+        assert not ahead.is_useful(change)
 
 
 def test_processes_share_the_slow_candidates():

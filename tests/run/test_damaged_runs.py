@@ -303,10 +303,10 @@ def test_all_that_open_a_run_whose_task_is_gone_name_config_and_remedy(
 ):
     monkeypatch.delenv("ISAACGYMENVS_PATH", raising=False)
 
-    def fails(spec, config):
-        raise ValueError(f"{spec.name} cannot be built: no asset")
+    def fails(spec):
+        raise ValueError(f"{spec.task.name} cannot be built: no asset")
 
-    monkeypatch.setattr("envcoder_bench.run.spec.built_spec", fails)
+    monkeypatch.setattr("envcoder_bench.run.spec.RunSpec.try_code", fails)
     for run_folder, more in ((finished, ["--seeds", "2"]), (killed, [])):
         folder = tmp_path / f"run{len(more)}"
         shutil.copytree(run_folder, folder)

@@ -4,7 +4,8 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.contract import shown
-from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.tasks.sim_sources import shipped_class
 from envcoder_bench.tools.describe import describe
 
 # a terrain of few tiles is built in a fraction of the time
@@ -16,7 +17,7 @@ SMALL = {
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 80) for name in task_names()), ("Humanoid", 110)])
 def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
-    task, text = get_spec(name).task_class, describe(name, width, SMALL.get(name, []))
+    task, text = shipped_class(name), describe(name, width, SMALL.get(name, []))
     state = text.split("state_dict, ")[1]
     for key, field in task.fields.items():
         line = next(line for line in state.splitlines() if line.startswith(f"  {key} "))
@@ -33,7 +34,7 @@ def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
 @pytest.mark.parametrize("name", task_names())
 def test_description_has_values_of_constants_and_joint_and_body_names(name):
     words = SMALL.get(name, [])
-    task = make_task(get_spec(name), compose_config(name, words).task, 1, "mujoco_cpu", "cpu")
+    task = find_spec(name).make(compose_config(name, words).task, 1, "mujoco_cpu", "cpu")
     flat = " ".join(describe(name, overrides=words).split())
     for key, value in task.constants.items():
         told = shown(value.tolist())

@@ -21,9 +21,9 @@ from helpers import (
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run import extend as module
-from envcoder_bench.run import spec as spec_module
 from envcoder_bench.run.folder.provenance import Provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.executor import Executor
 
 pytestmark = pytest.mark.slow
@@ -181,7 +181,7 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
     ],
 )
 def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys, monkeypatch):
-    monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
+    monkeypatch.setattr(RunSpec, "try_code", lambda _: pytest.fail("the task's code was run"))
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
     write_candidates(tmp_path / "FILES", {"broken": "def f("})
     before = contents(copy)

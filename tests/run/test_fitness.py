@@ -31,7 +31,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.base import UNTRAINED
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 pytestmark = pytest.mark.slow
 
@@ -339,10 +339,10 @@ def test_bounds_need_a_fitness_file():
 
 
 def test_bounds_are_those_of_the_file_or_of_the_task():
-    assert fitness_bounds(get_spec("Cartpole"), compose_config("Cartpole", [])) == (0.0, 1.0)
-    assert fitness_bounds(get_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py"])) == (-math.inf, math.inf)
+    assert fitness_bounds(find_spec("Cartpole"), compose_config("Cartpole", [])) == (0.0, 1.0)
+    assert fitness_bounds(find_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py"])) == (-math.inf, math.inf)
     assert fitness_bounds(
-        get_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py", "fitness_bounds=[-2,3.5]"])
+        find_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py", "fitness_bounds=[-2,3.5]"])
     ) == (-2.0, 3.5)
 
 
@@ -364,16 +364,16 @@ def config(path=None):
 def test_fitness_meaning_is_the_first_paragraph_of_the_docstring(tmp_path, text, meaning):
     path = tmp_path / "f.py"
     path.write_text(text + 'def compute_fitness(pole_angle):\n    """Of the function."""\n    return pole_angle\n')
-    source = read_fitness(get_spec("Cartpole"), config(path))
+    source = read_fitness(find_spec("Cartpole"), config(path))
     path.unlink()
     assert fitness_meaning(RunSpec.of(config(path), fitness=source)) == meaning
     with pytest.raises(UserError, match=r"f\.py does not exist"):
-        read_fitness(get_spec("Cartpole"), config(path))
+        read_fitness(find_spec("Cartpole"), config(path))
 
 
 def test_task_fitness_is_the_default():
-    assert read_fitness(get_spec("Cartpole"), config()) is None
-    assert fitness_meaning(RunSpec.of(config())) == get_spec("Cartpole").task_class.fitness_meaning
+    assert read_fitness(find_spec("Cartpole"), config()) is None
+    assert fitness_meaning(RunSpec.of(config())) == find_spec("Cartpole").fitness_meaning
 
 
 def test_candidates_cannot_read_the_fitness():

@@ -42,7 +42,7 @@ def test_final_policies_are_measured_and_training_does_not_notice(tmp_path):
 def test_task_with_its_own_simulation_is_refused():
     class Spec:
         config = compose_config("Cartpole", ["evaluation.half_step=true"])
-        task = type("Foreign", (), {"name": "mjlab:X", "task_class": object})
+        task = type("Foreign", (), {"name": "mjlab:X", "can": frozenset()})
 
     with pytest.raises(UserError, match=r"evaluation\.half_step: mjlab:X brings its own simulation"):
         check_half_step(Spec)

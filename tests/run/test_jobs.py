@@ -28,7 +28,7 @@ from envcoder_bench.run.workers.messages import (
 )
 from envcoder_bench.run.workers.worker import code_digest
 from envcoder_bench.tasks import registry
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 CODE = "d1ce57"  # the digest of the head's code
 
@@ -263,12 +263,12 @@ def test_run_without_all_of_its_devices_says_so(caplog):
 
 
 def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
-    before = code_digest(get_spec("Cartpole"))
-    other = dataclasses.replace(get_spec("Ant"), digest="of another task, from outside")
+    before = code_digest(find_spec("Cartpole"))
+    other = dataclasses.replace(find_spec("Cartpole"), digest="of another task, from outside")
     monkeypatch.setitem(registry._found, "Other", other)
-    assert code_digest(get_spec("Cartpole")) == before
+    assert code_digest(find_spec("Cartpole")) == before
     monkeypatch.setitem(registry._found, "Cartpole", other)
-    assert code_digest(get_spec("Cartpole")) != before
+    assert code_digest(find_spec("Cartpole")) != before
 
 
 # devices

@@ -12,7 +12,7 @@ from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_training_equals_that_of_plain_calls(tmp_path, caplog):
 def test_each_group_draws_from_generators_of_its_own(name, caplog):
     before, draw = GENERATORS[name]
     text = f"{before}\ndef compute_reward(pole_angle):\n    return pole_angle + {draw}\n"
-    human = next(source for source in baseline_sources(get_spec("Cartpole")) if source.name == "human")
+    human = next(source for source in baseline_sources(find_spec("Cartpole")) if source.name == "human")
     human = CandidateSource("human", "human.py", f"{human.source}\n{text}")
     plain = "def compute_observation(pole_angle):\n    return pole_angle.unsqueeze(1)\n"
     cfg = resolve("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"]).config

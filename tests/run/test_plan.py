@@ -17,7 +17,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, parse_size, split
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_memory_estimate_bounds_the_counted_tensors(task):
     """Counts the tensors of each further environment; the simulator reports its own arrays."""
     cfg = compose_config(task)
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    groups, _ = prepare(RunSpec.of(cfg, baseline_sources(get_spec(task))))
+    groups, _ = prepare(RunSpec.of(cfg, baseline_sources(find_spec(task))))
 
     def tensors(num_envs):
         layout = GroupLayout(2, num_envs)
@@ -187,7 +187,7 @@ def test_candidates_are_prepared_while_the_simulators_kernels_are_loaded(monkeyp
     monkeypatch.setattr(mujoco_warp.MujocoWarp, "_wait", lambda sim: waited.append(sim._loading) or wait(sim))
     cfg = compose_config("Cartpole", ["sim=mujoco_warp", "device=cpu", "num_envs_per_candidate=4"])
     planner = MemoryPlanner(RunSpec.of(cfg))
-    groups, faults = prepare(RunSpec.of(cfg, baseline_sources(get_spec("Cartpole")), None), planner.take_probe())
+    groups, faults = prepare(RunSpec.of(cfg, baseline_sources(find_spec("Cartpole")), None), planner.take_probe())
     assert len(groups) == 2 and not faults
     assert not any(waited) and not planner.ready
     needed = planner.bytes([groups[0].widths])

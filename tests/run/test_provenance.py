@@ -8,12 +8,12 @@ import pytest
 from envcoder_bench.run.folder import provenance
 from envcoder_bench.run.folder.checkpoint import FORMAT
 from envcoder_bench.run.folder.provenance import Provenance, read_provenance
-from envcoder_bench.tasks.cartpole.task import Cartpole
+from envcoder_bench.tasks.registry import find_spec
 
 
 @pytest.mark.slow
 def test_record_round_trips_through_its_file(tmp_path):
-    record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"}, Cartpole)
+    record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"}, find_spec("Cartpole"))
     record.write(tmp_path / "run.json")
     assert read_provenance(tmp_path / "run.json") == record
     strict = json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)  # no Infinity

@@ -13,7 +13,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_sources import shipped_class
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {
@@ -114,7 +114,7 @@ def test_survivors_in_a_new_wave_are_bitwise_equal_to_an_uninterrupted_run(
 ):
     """Of a task whose state is not divided, to a run in which all episodes begin anew at this iteration."""
     cfg = _config(task, *more)
-    monkeypatch.setattr(get_spec(task).task_class, "regroups", regroups)
+    monkeypatch.setattr(shipped_class(task), "regroups", regroups)
     names, dropped = list(files), list(files)[1::2]
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()

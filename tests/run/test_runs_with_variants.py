@@ -1,5 +1,7 @@
 """--terms and --sweep: which variants are made, of which candidates, and what is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -141,9 +143,12 @@ def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
     """As of a task of mjlab; what a task adds for other dicts stays the task's."""
     text = 'rewards = {"up": 2.0}\n'
     added = "def compute_reward(reward_buf, reward_terms):\n    return reward_buf, {'up': reward_terms[:, 0]}\n"
+    functions = {"compute_reward": lambda reward_buf, reward_terms: reward_buf}
+    sections = SimpleNamespace(reward_text=lambda patches: added)
     for patches, expected in (({"rewards": {}}, f"{text}\n\n\n{added}"), ({"events": {}}, text)):
-        candidate = load_candidate("mine", text, "mine.py", complete=lambda *_, p=patches: (added, p))
-        assert variants_module._explicit(CandidateSource("mine", "mine.py", text), candidate).source == expected
+        candidate = load_candidate("mine", text, "mine.py", complete=lambda *_, p=patches: (functions, p))
+        explicit = variants_module._explicit(CandidateSource("mine", "mine.py", text), candidate, sections)
+        assert explicit.source == expected
 
 
 @pytest.mark.slow

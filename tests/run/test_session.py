@@ -17,7 +17,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.session import Session, Shared, Wave
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY}
@@ -156,7 +156,7 @@ def make_session(folder, total=6, overrides=(), task="Cartpole", **more):
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
     size += ["evaluation.final_episodes=4", LENGTHS[task]]
     cfg = compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
-    spec = RunSpec.of(cfg, baseline_sources(get_spec(task)))
+    spec = RunSpec.of(cfg, baseline_sources(find_spec(task)))
     groups, _ = prepare(spec)
     evaluated, saved = [], []
     folder.mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ import pytest
 from helpers import refused
 
 from envcoder_bench.cli.auto_shape import build_parser, main, overrides
-from envcoder_bench.run import spec as spec_module
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.settings import compose_settings
 
 EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"
@@ -67,7 +67,7 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     if not any(text in message for text in NEEDS_THE_TASK):
-        monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
+        monkeypatch.setattr(RunSpec, "try_code", lambda _: pytest.fail("the task's code was run"))
     places = {name: tmp_path / name for name in ("folder", "empty", "broken", "starts", "run", "work")}
     for path in places.values():
         path.mkdir()

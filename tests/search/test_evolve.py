@@ -34,7 +34,7 @@ from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import reduced, shaping_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract
-from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 GOOD = "def compute_reward(pole_angle):\n    return 1.0 - 0.3 * torch.abs(pole_angle)\n"
 REWARD, N = ["compute_reward"], 16
@@ -46,7 +46,9 @@ def source(text, types=SHAPER_TYPES):
 
 
 def baselines(task, **fitness):
-    return {b.name: Attempt(b.name, 0, b.source, fitness=fitness.get(b.name)) for b in baseline_sources(get_spec(task))}
+    return {
+        b.name: Attempt(b.name, 0, b.source, fitness=fitness.get(b.name)) for b in baseline_sources(find_spec(task))
+    }
 
 
 def with_shipped(task):
@@ -57,11 +59,11 @@ def with_shipped(task):
 
 
 def start(task):
-    return Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(get_spec(task))})
+    return Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(find_spec(task))})
 
 
 def state_of(task):
-    return task_contract(get_spec(task), compose_config(task).task).state
+    return task_contract(find_spec(task), compose_config(task).task).state
 
 
 def attempts(proposals, round, fitness):

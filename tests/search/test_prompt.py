@@ -14,7 +14,8 @@ from envcoder_bench.search.prompt.prompts import Prompts, helper_lines, load_tem
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import inlined, reduced
 from envcoder_bench.tasks.base import BASELINE_FILES
-from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tasks.contract import task_contract
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 # a terrain of few tiles is built in a fraction of the time
 SMALL = {
@@ -33,9 +34,9 @@ def test_system_prompt_has_task_state_and_baseline(task):
     text = system(task)
     assert "$" not in text
     assert "Be quick" in text and "meaning" in text
-    for key, field in get_spec(task).task_class.fields.items():
+    for key, field in task_contract(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields.items():
         assert f"`{key}`" in text and field.meaning in text
-    assert inlined(get_spec(task).baseline_path("human").read_text()).strip() in text
+    assert inlined(find_spec(task).baseline_path("human").read_text()).strip() in text
 
 
 @pytest.mark.parametrize("asked", [[kind] for kind in SHAPER_TYPES] + [["compute_reward", "compute_terminal"]])
@@ -45,13 +46,13 @@ def test_system_prompt_has_only_the_requested_contracts(asked):
     for kind in SHAPER_TYPES:
         assert (f"- `{kind}(" in before_state) == (kind in asked)
         assert (f"`{kind}`" in before_state[: before_state.index("\n\n- ")]) == (kind in asked)
-    assert inlined(get_spec("Anymal").baseline_path("unshaped").read_text()).strip() in text
+    assert inlined(find_spec("Anymal").baseline_path("unshaped").read_text()).strip() in text
 
 
 @pytest.mark.parametrize("task", task_names())
 def test_prompt_has_all_constants_joints_and_bodies(task):
     cfg = compose_config(task, SMALL.get(task, []))
-    made = make_task(get_spec(task), cfg.task, 3, "mujoco_cpu", "cpu")
+    made = find_spec(task).make(cfg.task, 3, "mujoco_cpu", "cpu")
     text = system(task)
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
     for key, value in made.constants.items():
@@ -110,16 +111,16 @@ def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
     # no line of its code that says something, nor a constant of its formulas
     told = {line.strip() for line in hidden.splitlines()}
-    source = inlined(get_spec(task).baseline_path(baseline).read_text())
+    source = inlined(find_spec(task).baseline_path(baseline).read_text())
     assert not [line for line in source.splitlines() if len(line.strip()) > 25 and line.strip() in told]
     assert "human baseline" not in hidden
-    fields = get_spec(task).task_class.fields
+    fields = task_contract(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields
     left_out = [key for key in fields if f"| `{key}` |" not in hidden]
     assert all(fields[key].shape is None and "human baseline" in fields[key].meaning for key in left_out)
     if task in ("AllegroHand", "Ant", "FrankaCubeStack", "Humanoid"):
         assert len(left_out) > 3
     # what is left out is read by the baseline's formulas alone
-    unshaped = inlined(get_spec(task).baseline_path("unshaped").read_text())
+    unshaped = inlined(find_spec(task).baseline_path("unshaped").read_text())
     assert not [key for key in left_out if f'"{key}"' in unshaped and key not in ("reach_goal_bonus", "power_scale")]
 
 
@@ -130,8 +131,8 @@ def test_numbers_of_actions_are_in_every_prompt(task, show):
     """Those that the human baseline's action function uses, or else the task's own drives."""
     text = system(task, ["compute_reward"], show=show)
     rows = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
-    made = make_task(get_spec(task), compose_config(task, SMALL.get(task, [])).task, 2, "mujoco_cpu", "cpu")
-    action, _ = reduced(inlined(get_spec(task).baseline_path("human").read_text()), ACTION_TYPES)
+    made = find_spec(task).make(compose_config(task, SMALL.get(task, [])).task, 2, "mujoco_cpu", "cpu")
+    action, _ = reduced(inlined(find_spec(task).baseline_path("human").read_text()), ACTION_TYPES)
     words = set(re.findall(r"\w+", action + made.drive_formula))
     assert words & set(made.constants) <= rows and words & {*made.constants, "actionScale"}
     assert bool(action) != bool(made.drive_formula)
@@ -143,7 +144,7 @@ def test_action_scale_is_that_of_the_config(task):
     text = system(task, ["compute_reward"], show=False, overrides=words)
     line = "joint position target = default_dof_pos + actionScale * action; actionScale 0.375."
     assert f"- What an action does without action function: {line}\n" in text
-    made = make_task(get_spec(task), compose_config(task, words).task, 2, "mujoco_cpu", "cpu")
+    made = find_spec(task).make(compose_config(task, words).task, 2, "mujoco_cpu", "cpu")
     state = {"default_dof_pos": torch.full((2, 12), 0.25)}
     assert (made.default_dof_target(torch.ones(2, 12), state) == 0.25 + 0.375).all()
 

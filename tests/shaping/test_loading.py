@@ -325,7 +325,7 @@ def test_dicts_of_terms_are_named_where_they_are_not_read():
 
 def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
     def complete(module, source):
-        return "def compute_reward(reward_buf):\n    return 2.0 * reward_buf\n", {"rewards": module["rewards"]}
+        return {"compute_reward": lambda reward_buf: 2.0 * reward_buf}, {"rewards": module["rewards"]}
 
     candidate = load_candidate("mine", '\nrewards = {"upright": 1.0}\n', "mine.py", complete=complete)
     function = candidate.functions["compute_reward"]

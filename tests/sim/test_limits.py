@@ -7,9 +7,9 @@ from backends import BACKENDS, Backend, both, commands, everywhere, stand, tenso
 
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
-FRANKA = get_spec("FrankaCubeStack").model_path
+FRANKA = find_spec("FrankaCubeStack").model_path
 
 
 def franka(backend: Backend, num_envs: int = 4):

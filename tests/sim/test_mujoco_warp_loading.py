@@ -14,7 +14,7 @@ from warp_launches import launched_by
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.sim import in_background
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from mujoco_batches.compat import warp_modules
 from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.physics import warp_loading as loading
@@ -155,7 +155,7 @@ def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_or
     with settings_kept():
         if in_order:
             use_deterministic_algorithms()
-        sim = make_task(get_spec(name), compose_config(name, overrides).task, 2, "mujoco_warp", backend.device).sim
+        sim = find_spec(name).make(compose_config(name, overrides).task, 2, "mujoco_warp", backend.device).sim
     targets = {}
     with wp.ScopedDevice(backend.device):
         with warp_modules.recording(targets):
@@ -169,9 +169,9 @@ def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_or
 def test_simulation_that_loads_in_the_background_is_an_equal_one(backend):
     name, device = backend.name, backend.device
     cfg = compose_config("Anymal", []).task
-    usual = make_task(get_spec("Anymal"), cfg, 2, name, device)
+    usual = find_spec("Anymal").make(cfg, 2, name, device)
     with in_background(name):
-        later = make_task(get_spec("Anymal"), cfg, 2, name, device)
+        later = find_spec("Anymal").make(cfg, 2, name, device)
     assert later.sim._loading is not None
     command = torch.full((2, 12), 0.3, device=later.device)
     for task in (later, usual):
@@ -179,7 +179,7 @@ def test_simulation_that_loads_in_the_background_is_an_equal_one(backend):
     assert later.sim._loading is None
     assert torch.equal(later.sim.dof_pos, usual.sim.dof_pos)
     with in_background(name):
-        assert make_task(get_spec("Anymal"), cfg, 2, name, device).bytes_per_env == usual.bytes_per_env
+        assert find_spec("Anymal").make(cfg, 2, name, device).bytes_per_env == usual.bytes_per_env
 
 
 def test_nothing_is_loaded_any_more_for_a_simulation_that_is_gone(monkeypatch):
@@ -194,12 +194,12 @@ def test_nothing_is_loaded_any_more_for_a_simulation_that_is_gone(monkeypatch):
         done.append(target)
 
     with in_background("mujoco_warp"):
-        task = make_task(get_spec("Cartpole"), compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
+        task = find_spec("Cartpole").make(compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
     task.sim._loading.wait()
     monkeypatch.setattr(loading, "own_cpus", lambda: 1)
     with monkeypatch.context() as patch, in_background("mujoco_warp"):
         patch.setattr(loading.Loading, "_load", load)
-        task = make_task(get_spec("Cartpole"), compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
+        task = find_spec("Cartpole").make(compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
     assert began.wait(60)
     del task
     gc.collect()

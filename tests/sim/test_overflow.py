@@ -5,7 +5,7 @@ import torch
 from backends import Backend, both, everywhere, with_tasks
 
 from envcoder_bench.sim import Simulator, make_simulator
-from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 BOXES = 12  # each rests on four points
 BOX = '<body name="b{0}" pos="{0} 0 0.1"><freejoint/><geom type="box" size=".1 .1 .1" contype="0"/></body>'
@@ -110,7 +110,7 @@ def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monke
 @pytest.mark.parametrize("name, backend", with_tasks(task_names()))
 def test_shipped_robots_do_not_overflow_their_buffers(name: str, backend: Backend) -> None:
     """In random poses on and up to half a metre above the ground, with random torques at their limits."""
-    sim = make_simulator(backend.name, get_spec(name).model_path, 8, 1 / 60, 2, backend.device)
+    sim = make_simulator(backend.name, find_spec(name).model_path, 8, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)
 
     def rand(*shape: int) -> torch.Tensor:

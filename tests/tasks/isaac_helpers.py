@@ -11,7 +11,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 FOLDER = Path(__file__).parent / "isaac_task"
 PENDULUM = f"{FOLDER}/pendulum.py:Rod"
@@ -25,7 +25,7 @@ def config(task=PENDULUM, *overrides):
 
 def groups(cfg, **texts):
     """The human baseline, and candidates by name; and the faults of those that cannot be used."""
-    sources = baseline_sources(get_spec(cfg.address, cfg.task))[:1]
+    sources = baseline_sources(find_spec(cfg.address), cfg.task)[:1]
     return prepare(
         RunSpec.of(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
     )

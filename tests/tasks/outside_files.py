@@ -23,6 +23,7 @@ def forgotten(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
     yield
+    registry._by_address.clear()
     for name in set(registry._found) - set(known):
         del registry._found[name]
         outside.unmount(name)

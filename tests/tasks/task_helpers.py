@@ -11,7 +11,8 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.sim_sources import shipped_class
 
 
 def candidate(task: str, stem: str) -> "Functions":
@@ -26,7 +27,7 @@ def shipped(name: str) -> dict[str, Any]:
 
 def fake(name: str, num_envs: int = 6) -> Task:
     """A task over a FakeSimulator that has the joints and bodies that it expects."""
-    task_class, cfg = get_spec(name).task_class, shipped(name)
+    task_class, cfg = shipped_class(name), shipped(name)
     names = (task_class.dof_names, task_class.body_names, task_class.sensor_names)
     objects = {"object_names": task_class.object_keys, "site_names": task_class.site_names}
     sim = FakeSimulator(num_envs, *names, dt=cfg["sim"]["dt"], **objects)
@@ -53,7 +54,7 @@ class Functions:
 
 
 def baseline(task: str, name: str) -> Functions:
-    return Functions(get_spec(task).baseline_path(name))
+    return Functions(find_spec(task).baseline_path(name))
 
 
 def begin(task: Task, functions: Functions) -> None:

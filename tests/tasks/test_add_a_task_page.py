@@ -16,9 +16,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forgotten")]
 
 def made(folder, num_envs, sim="mujoco_cpu"):
     """The page's task, and its unshaped baseline."""
-    spec = registry.get_spec(str(folder))
+    spec = registry.find_spec(str(folder))
     cfg = yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
-    task = registry.make_task(spec, cfg, num_envs, sim, "cpu")
+    task = spec.make(cfg, num_envs, sim, "cpu")
     task.set_drive_mode(torch.ones(num_envs, dtype=torch.bool))
     return task, Functions(spec.baseline_path("unshaped"))
 
@@ -35,7 +35,7 @@ def test_page_files_define_a_valid_task(folder, sim):
     assert set(task.fields) == set(whole_state(task))
     assert task.fitness(task.state).max() < -0.99
     for name in ("human", "unshaped"):
-        candidate = Functions(registry.get_spec("Pendulum").baseline_path(name)).candidate
+        candidate = Functions(registry.find_spec("Pendulum").baseline_path(name)).candidate
         shaping = check(assemble(candidate, candidate), dict(task.state), task.constants, task)
         assert shaping.action_dim == 1 and shaping.effort
         assert not trace(shaping, dict(task.state), task.constants, task)[1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.torch_utils import quat_apply, quat_diff_rad
 
 EVERYWHERE = torch.ones(3, dtype=torch.bool)
@@ -39,7 +39,7 @@ def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
     env.update(maxConsecutiveSuccesses=0, asset={"assetFileName": "hand.urdf"}, enableCameraSensors=False)
     full = {**cfg, "env": {**cfg["env"], **env}, "task": {"randomize": False}}
     with pytest.warns(UserWarning, match="have no effect here: .*stiffnessScale.*startObjectPoseDY.*objectType"):
-        assert make_task(get_spec("AllegroHand"), full, 1, "mujoco_cpu", "cpu").max_episode_length == 600
+        assert find_spec("AllegroHand").make(full, 1, "mujoco_cpu", "cpu").max_episode_length == 600
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_actions_span_the_joint_ranges():
 
 
 def test_fingertip_positions_are_updated():
-    task = make_task(get_spec("AllegroHand"), shipped("AllegroHand"), 3, "mujoco_cpu", "cpu")
+    task = find_spec("AllegroHand").make(shipped("AllegroHand"), 3, "mujoco_cpu", "cpu")
     assert task.dt == pytest.approx(1 / 30, rel=1e-3)
     task.reset(EVERYWHERE, dict(task.default_state), {})
     where = task.state["fingertip_pos"].clone()
@@ -222,7 +222,7 @@ def test_initial_states_are_within_the_configured_ranges(name):
 
 def test_position_drives_reach_their_targets_and_a_dropped_cube_falls():
     """The hand has gravity compensation, so that its drives reach their targets; the cube falls half a metre."""
-    task = make_task(get_spec("AllegroHand"), shipped("AllegroHand"), 2, "mujoco_cpu", "cpu")
+    task = find_spec("AllegroHand").make(shipped("AllegroHand"), 2, "mujoco_cpu", "cpu")
     away = task.state["object_init_state"].clone()
     away[:, 1] = 0.5  # behind the wrist
     task.reset(torch.ones(2, dtype=torch.bool), {**task.default_state, "object_state": away}, {})
@@ -243,7 +243,7 @@ def test_position_drives_reach_their_targets_and_a_dropped_cube_falls():
 
 
 def test_cupped_hand_holds_the_cube():
-    task = make_task(get_spec("AllegroHand"), shipped("AllegroHand"), 32, "mujoco_cpu", "cpu")
+    task = find_spec("AllegroHand").make(shipped("AllegroHand"), 32, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", "unshaped"))
     lower, upper = task.constants["shadow_hand_dof_lower_limits"], task.constants["shadow_hand_dof_upper_limits"]
@@ -320,7 +320,7 @@ def test_relative_targets_hold_at_zero_action_and_stay_in_range():
 
 @pytest.mark.slow
 def test_half_of_cupped_hand_episodes_begin_cupped_and_hold_the_cube_more_often():
-    task = make_task(get_spec("AllegroHand"), shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
+    task = find_spec("AllegroHand").make(shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, candidate("AllegroHand", "005_cupped_hand"))
     bent = task.state["dof_pos"][:, 12] > 1.0  # the thumb, turned to the palm side

@@ -4,7 +4,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 
 S = math.sqrt(0.5)
 
@@ -160,7 +160,7 @@ def test_unshaped_observation_and_action_are_raw():
 
 @pytest.fixture(scope="module")
 def robots():
-    task = make_task(get_spec("Anymal"), shipped("Anymal"), 4, "mujoco_cpu", "cpu")
+    task = find_spec("Anymal").make(shipped("Anymal"), 4, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.zeros(4, dtype=torch.bool))
     return task
 

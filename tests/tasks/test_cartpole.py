@@ -7,7 +7,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 
 
 def poles(*rows):
@@ -75,7 +75,7 @@ def test_initial_states_match_isaacgymenvs(name):
 
 @pytest.fixture
 def carts():
-    task = make_task(get_spec("Cartpole"), shipped("Cartpole"), 4, "mujoco_cpu", "cpu")
+    task = find_spec("Cartpole").make(shipped("Cartpole"), 4, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(4, dtype=torch.bool))
     return task
 
@@ -107,7 +107,7 @@ def test_linear_controller_reaches_full_fitness(carts):
 
 @pytest.fixture(scope="module")
 def swingup():
-    task = make_task(get_spec("CartpoleSwingup"), shipped("CartpoleSwingup"), 3, "mujoco_cpu", "cpu")
+    task = find_spec("CartpoleSwingup").make(shipped("CartpoleSwingup"), 3, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(3, dtype=torch.bool))
     return task
 

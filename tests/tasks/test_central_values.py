@@ -8,8 +8,8 @@ import torch
 import yaml
 from isaac_helpers import FOLDER, config, environment, groups, played
 
+from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.spec import write_folder
-from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 PRIVILEGED = f"{FOLDER}/pendulum.py:Privileged@{FOLDER}/pendulum.yaml"
@@ -52,7 +52,7 @@ CENTRAL = {
 
 @pytest.mark.parametrize("central", [True, False])
 def test_central_value_becomes_the_human_baselines_critic(central, tmp_path, caplog):
-    source = get_spec(PRIVILEGED).task_class.source
+    source = find_source(PRIVILEGED)
     train = {"params": {**CENTRAL, "config": {**CENTRAL["config"]}}}
     if not central:
         del train["params"]["config"]["central_value_config"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it
 ON_B = TABLE + 0.07 + 0.025
@@ -59,7 +59,7 @@ def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
     sim = dict(up_axis="z", use_gpu_pipeline=True, gravity=[0.0, 0.0, -9.81], physx={"num_threads": 4})
     full = {**cfg, "physics_engine": "physx", "env": {**cfg["env"], **env}, "sim": {**cfg["sim"], **sim}}
     with pytest.warns(UserWarning, match="have no effect here: .*frankaPositionNoise.*aggregateMode.*controlType"):
-        assert make_task(get_spec("FrankaCubeStack"), full, 1, "mujoco_cpu", "cpu").max_episode_length == 300
+        assert find_spec("FrankaCubeStack").make(full, 1, "mujoco_cpu", "cpu").max_episode_length == 300
 
 
 def test_other_control_type_is_refused_with_the_matching_candidate():

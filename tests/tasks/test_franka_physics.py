@@ -7,7 +7,7 @@ import torch
 from stacking_script import LIFT, RELEASE, StackingScript
 from task_helpers import baseline, begin, candidate, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 
 pytestmark = pytest.mark.slow
@@ -18,14 +18,14 @@ DEFAULT = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return mujoco.MjModel.from_xml_path(str(get_spec("FrankaCubeStack").model_path))
+    return mujoco.MjModel.from_xml_path(str(find_spec("FrankaCubeStack").model_path))
 
 
 def moved(num_envs=4, **env):
     """A task whose arms take efforts, in the human baseline's first states."""
     cfg = shipped("FrankaCubeStack")
     cfg["env"].update(env)
-    task = make_task(get_spec("FrankaCubeStack"), cfg, num_envs, "mujoco_cpu", "cpu")
+    task = find_spec("FrankaCubeStack").make(cfg, num_envs, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(num_envs, dtype=torch.bool))
     torch.manual_seed(0)
     begin(task, baseline("FrankaCubeStack", "human"))

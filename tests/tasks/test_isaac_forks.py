@@ -13,14 +13,14 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task, with_task_config
+from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS, fitness_of
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
 from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml, temporary_folder
-from envcoder_bench.tasks.registry import find_spec, get_spec
+from envcoder_bench.tasks.registry import find_spec, with_task_config
 from envcoder_bench.tools.describe import describe
 from isaacgym_mujoco.old_code import Missing
 
@@ -34,8 +34,8 @@ def fork(monkeypatch):
 
 
 def test_legged_gym_fork_is_found_by_its_package_name(fork):
-    task = get_spec(WALKER).task_class
-    assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
+    task = build_task(RunSpec.of(config(WALKER)), 2)
+    assert type(task.isaac).__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
     with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, keeper, settler"):
         find_source("legged_gym:run")
 
@@ -64,7 +64,7 @@ def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_pat
     renamed_fork(tmp_path, monkeypatch, {"clip_actions=1.0, clip_observations=100.0": ""})
     source = find_source(WALKER)
     assert source.task_class.__module__ == "strider_gym.envs.walker"
-    assert get_spec(WALKER).task_class.default_action_dim == 1
+    assert build_task(RunSpec.of(config(WALKER)), 2).default_action_dim == 1
 
 
 def test_yaml_adds_the_keys_that_a_script_of_the_fork_sets(tmp_path, fork, caplog):
@@ -610,9 +610,7 @@ def test_class_that_only_shares_a_shipped_task_s_name_has_another_name_and_no_fi
     (tmp_path / "humanoid.py").write_text(text)
     (tmp_path / "humanoid.yaml").write_text("name: Humanoid\nenv: {numEnvs: 4}\n")
     spec = find_spec(f"{tmp_path / 'humanoid.py'}:Humanoid")
-    assert (
-        spec.name == "isaacgym_Humanoid" and spec.task_class.score is None and find_spec("Humanoid").name == "Humanoid"
-    )
+    assert spec.name == "isaacgym_Humanoid" and spec.fitness_meaning == "" and find_spec("Humanoid").name == "Humanoid"
 
 
 def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):

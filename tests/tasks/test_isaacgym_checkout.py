@@ -24,7 +24,7 @@ from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.moments import _reward_methods
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.isolation import measure_isolation
 
 ISAAC = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="ISAACGYMENVS_PATH is not set")
@@ -39,7 +39,7 @@ SETTINGS = (
 
 def prepared(task, *overrides):
     cfg = compose_config(task, [*SETTINGS, *overrides])
-    made, faults = prepare(RunSpec.of(cfg, baseline_sources(get_spec(cfg.task.name))))
+    made, faults = prepare(RunSpec.of(cfg, baseline_sources(find_spec(cfg.task.name))))
     assert not faults
     return cfg, made
 
@@ -101,7 +101,7 @@ def read_by_the_reward(task_class, monkeypatch):
 def state_of_rewards(task, monkeypatch, steps=12):
     """Yield the environment and the keys whose values differ from those that the task's own reward has read."""
     cfg, (human, *_) = prepared(task)
-    noted = read_by_the_reward(get_spec(cfg.task.name).task_class.source.task_class, monkeypatch)
+    noted = read_by_the_reward(build_task(RunSpec.of(cfg), 2).source.task_class, monkeypatch)
     env = GroupedVecTask(build_task(RunSpec.of(cfg), 32), GroupLayout(1, 32), [human.shaping], [0])
     env.reset()
     generator = torch.Generator().manual_seed(0)
@@ -159,7 +159,7 @@ def task_with_rate():
 )
 def test_unsupported_task_is_refused_with_the_reason(task, told):
     with pytest.raises(ValueError, match=told) as error:
-        get_spec(f"isaacgymenvs:{task}")
+        find_spec(f"isaacgymenvs:{task}")
     assert "\n" not in str(error.value)
 
 
@@ -175,9 +175,9 @@ def test_config_that_extends_another_gives_the_class_of_the_other():
 def test_shipped_fitness_functions_run_on_their_tasks(name):
     if name in ("LeggedRobot", "AnymalTerrain"):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
-    spec = get_spec(f"isaacgymenvs:{name}")
-    assert spec.task_class.fitness_meaning
-    task = make_task(spec, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
+    spec = find_spec(f"isaacgymenvs:{name}")
+    assert spec.fitness_meaning
+    task = spec.make(read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
     value = task.fitness(task.state)
     assert tuple(value.shape) == (2,) and bool(torch.isfinite(value).all())
     assert "compute_reward" in Path(spec.folder / "unshaped.py").read_text()

@@ -14,9 +14,11 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.isaacgym_tasks import driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
 from envcoder_bench.tools.task_check import TaskCheck
@@ -314,7 +316,7 @@ def compute_terminal(dof_pos):
 
 def test_task_without_fitness_requires_a_fitness_file():
     with pytest.raises(UserError, match=r"has no fitness of its own.*--fitness FILE"):
-        read_fitness(get_spec(config().address), config())
+        read_fitness(find_spec(config().address), config())
 
 
 @pytest.mark.parametrize(
@@ -329,7 +331,7 @@ def test_task_without_fitness_requires_a_fitness_file():
 )
 def test_invalid_task_raises_a_one_line_error(task, told):
     with pytest.raises(ValueError, match=told) as error:
-        get_spec(task)
+        find_spec(task).baseline_path("human")
     assert "\n" not in str(error.value)
 
 
@@ -341,7 +343,7 @@ def test_missing_or_invalid_asset_is_reported_by_name(tmp_path):
         if text is not None:
             (tmp_path / asset).write_text(text)
         with pytest.raises(ValueError, match=asset):
-            get_spec(f"{FOLDER}/pendulum.py:Rod@{file}")
+            find_spec(f"{FOLDER}/pendulum.py:Rod@{file}").baseline_path("human")
 
 
 @pytest.mark.parametrize(
@@ -350,10 +352,10 @@ def test_missing_or_invalid_asset_is_reported_by_name(tmp_path):
 def test_missing_checkout_is_reported_with_install_instructions(task, variable, monkeypatch, tmp_path):
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ValueError, match=f"git clone.* && export {variable}"):
-        get_spec(task)
+        find_spec(task)
     monkeypatch.setenv(variable, str(tmp_path))
     with pytest.raises(ValueError, match="name the checkout's folder"):
-        get_spec(task)
+        find_spec(task)
 
 
 # overrides reach what the commands learn of a task's state
@@ -416,16 +418,16 @@ def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys, tm
 @pytest.mark.slow
 def test_tasks_of_two_configs_have_their_own_states(task):
     plain, with_ball = (compose_config(task, [*SETTINGS, f"task.env.ball={own}"]) for own in ("false", "true"))
-    get_spec(task, with_ball.task)
     assert (
         "ball_state" not in build_task(RunSpec.of(plain), 2).state
         and "ball_state" in build_task(RunSpec.of(with_ball), 2).state
     )
-    assert get_spec(task).task_class is get_spec(task, with_ball.task).task_class  # the last one asked for
+    spec = find_spec(task)
+    assert "ball_state" not in task_contract(spec, read_yaml(spec.config)).state  # whatever was built before
 
 
 @pytest.mark.slow
 def test_task_probe_takes_overrides(task):
     probe = TaskCheck(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
-    assert probe.spec.task_class.object_keys == ("ball_state",)
+    assert probe.make(2).object_keys == ("ball_state",)
     assert tuple(probe.begun(2).state["ball_state"].shape) == (2, 13)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])
 S = math.sqrt(0.5)
@@ -180,7 +180,7 @@ def test_baseline_torque_is_the_action_times_the_motor_effort(name):
 @BOTH
 @pytest.mark.parametrize("which", ["human", "unshaped"])
 def test_initial_joint_angles_are_near_the_default_and_in_range(name, which):
-    task = make_task(get_spec(name), shipped(name), 500, "mujoco_cpu", "cpu")
+    task = find_spec(name).make(shipped(name), 500, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, baseline(name, which))
     offset = task.state["dof_pos"] - task.state["initial_dof_pos"]
@@ -216,7 +216,7 @@ def test_unshaped_reward_and_observation_are_raw(name):
 @BOTH
 def test_ant_stands_on_its_feet_and_humanoid_falls(name):
     """With position drives the Ant stands on four feet; the Humanoid cannot balance, and its fall is detected."""
-    task = make_task(get_spec(name), shipped(name), 2, "mujoco_cpu", "cpu")
+    task = find_spec(name).make(shipped(name), 2, "mujoco_cpu", "cpu")
     everywhere = torch.ones(2, dtype=torch.bool)
     task.set_drive_mode(~everywhere)
     stance = task.state["initial_dof_pos"].clone()
@@ -244,7 +244,7 @@ def test_ant_stands_on_its_feet_and_humanoid_falls(name):
 @pytest.mark.parametrize(("name", "spin"), [("Ant", 60.0), ("Humanoid", 20.0)])
 def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
     """Gyroscopic forces do no work: a limp robot tumbling in free flight can only slow down."""
-    task = make_task(get_spec(name), shipped(name), 16, "mujoco_cpu", "cpu")
+    task = find_spec(name).make(shipped(name), 16, "mujoco_cpu", "cpu")
     everywhere = torch.ones(16, dtype=torch.bool)
     task.set_drive_mode(everywhere)
     start = {key: x.clone() for key, x in task.default_state.items()}
@@ -290,14 +290,14 @@ def test_no_forces_observation_ignores_forces_and_has_the_target_direction(name)
 
 def test_joint_targets_span_the_ranges_of_the_ant():
     action = torch.stack((-torch.ones(8), torch.zeros(8), torch.ones(8)))
-    task = make_task(get_spec("Ant"), shipped("Ant"), 3, "mujoco_cpu", "cpu")
+    task = find_spec("Ant").make(shipped("Ant"), 3, "mujoco_cpu", "cpu")
     target = candidate("Ant", "002_joint_targets")("compute_dof_target", whole_state(task), action)
     lower, upper = task.constants["dof_limits_lower"], task.constants["dof_limits_upper"]
     torch.testing.assert_close(target, torch.stack((lower, (lower + upper) / 2, upper)))
 
 
 def test_joint_targets_of_the_humanoid_are_relative_to_standing():
-    task = make_task(get_spec("Humanoid"), shipped("Humanoid"), 3, "mujoco_cpu", "cpu")
+    task = find_spec("Humanoid").make(shipped("Humanoid"), 3, "mujoco_cpu", "cpu")
     action = torch.stack((-torch.ones(21), torch.zeros(21), torch.ones(21)))
     target = candidate("Humanoid", "002_joint_targets")("compute_dof_target", whole_state(task), action)
     lower, upper = task.constants["dof_limits_lower"], task.constants["dof_limits_upper"]
@@ -306,7 +306,7 @@ def test_joint_targets_of_the_humanoid_are_relative_to_standing():
 
 def test_diagonal_pairs_share_one_action():
     """Positive torques press the feet of legs 1 and 4 down, negative torques those of legs 2 and 3."""
-    task = make_task(get_spec("Ant"), shipped("Ant"), 2, "mujoco_cpu", "cpu")
+    task = find_spec("Ant").make(shipped("Ant"), 2, "mujoco_cpu", "cpu")
     action = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     torque = candidate("Ant", "003_diagonal_pairs")("compute_torque", whole_state(task, 4), action)
     first, second = torque.tolist()
@@ -354,7 +354,7 @@ def test_stumbling_terminates():
 
 
 def test_running_start_has_one_hip_ahead():
-    task = make_task(get_spec("Humanoid"), shipped("Humanoid"), 500, "mujoco_cpu", "cpu")
+    task = find_spec("Humanoid").make(shipped("Humanoid"), 500, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, candidate("Humanoid", "005_running_start"))
     speed, hips = task.state["root_states"][:, 7], task.state["dof_pos"][:, [5, 11]]

@@ -143,9 +143,9 @@ def test_floating_robot_starts_above_the_ground_and_needs_one(capsys):
 
 
 def made(folder):
-    spec = registry.get_spec(str(folder))
+    spec = registry.find_spec(str(folder))
     cfg = yaml.safe_load(spec.config.read_text(encoding="utf-8"))
-    return registry.make_task(spec, cfg, 2, "mujoco_cpu", "cpu")
+    return spec.make(cfg, 2, "mujoco_cpu", "cpu")
 
 
 def test_urdf_has_drives_of_its_efforts_and_floats_if_asked():

@@ -31,7 +31,7 @@ from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.check import check_candidates
 from envcoder_bench.tools.describe import describe
 
@@ -47,21 +47,21 @@ def compute_reward(dof_pos, dof_vel, actions):
 
 def refusal(task):
     with pytest.raises(ValueError) as error:
-        registry.get_spec(str(task))
+        registry.find_spec(str(task))
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def test_task_is_loaded_from_a_folder(folder, tmp_path):
-    spec = registry.get_spec("pendulum")
+    spec = registry.find_spec("pendulum")
     assert (spec.name, spec.source, spec.model_path) == ("Pendulum", str(folder), folder / "pendulum.xml")
-    assert registry.get_spec("Pendulum") is registry.get_spec(str(folder)) is spec
+    assert registry.find_spec("Pendulum") is registry.find_spec(str(folder)) is spec
     cfg = compose_config(str(folder), ["task.env.torque=2.5"])
     assert cfg.task_source == str(folder) and cfg.task.name == "Pendulum" and cfg.task.env.torque == 2.5
     assert cfg.train.params.config.name == "Pendulum" and cfg.train.params.config.horizon_length == 24
     with pytest.raises(UserError, match=r"unknown key 'task.env.torqe' \(did you mean.*task.env.torque.*task.yaml"):
         compose_config("Pendulum", ["task.env.torqe=2.5"])
-    contract = task_contract(get_spec(cfg.address), cfg.task)
+    contract = task_contract(find_spec(cfg.address), cfg.task)
     assert contract.values["max_torque"] == 2.5 and contract.joints == ("hinge",) and contract.effort_limits == (1.5,)
     assert TaskContract.from_plain(json.loads(json.dumps(contract.to_plain()))) == contract
 
@@ -142,7 +142,7 @@ def test_description_has_functions_that_a_baseline_imports(folder):
 
 
 def test_task_is_loaded_from_a_class(folder):
-    spec = registry.get_spec("pendulum.task:Pendulum")
+    spec = registry.find_spec("pendulum.task:Pendulum")
     assert spec.folder == folder and compose_config("pendulum.task:Pendulum").task_source == "pendulum.task:Pendulum"
     assert "has no class Pendulm" in refusal("pendulum.task:Pendulm")
     assert refusal("no_such_module:Pendulum").startswith("--task no_such_module:Pendulum: ModuleNotFoundError")
@@ -158,7 +158,7 @@ def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):
     points = info / "entry_points.txt"
     points.write_text("[envcoder_bench.tasks]\nPendulum = pendulum.task:Pendulum\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "Pendulum" in registry.task_names() and registry.get_spec("Pendulum").folder == folder
+    assert "Pendulum" in registry.task_names() and registry.find_spec("Pendulum").folder == folder
     points.write_text("[envcoder_bench.tasks]\nSwing = pendulum.task:Pendulum\n", encoding="utf-8")
     del registry._found["Pendulum"]
     assert "of a task named Pendulum: rename one of them" in refusal("Swing")
@@ -166,21 +166,21 @@ def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("asked", ["pendulum", "Pendulum"])
 def test_changed_files_are_reloaded_by_folder_and_by_name(folder, asked):
-    before = registry.get_spec("pendulum")
+    before = registry.find_spec("pendulum")
     keys = [cache.own_code()]
     change(folder / "task.py", "height of the rod's tip", "how high the tip is")
-    after = registry.get_spec(asked)
-    assert after is registry.get_spec("Pendulum") is registry.get_spec("pendulum")
-    assert "how high" in after.task_class.fitness_meaning and after.digest != before.digest
+    after = registry.find_spec(asked)
+    assert after is registry.find_spec("Pendulum") is registry.find_spec("pendulum")
+    assert "how high" in after.fitness_meaning and after.digest != before.digest
     keys.append(cache.own_code())
     (folder / "shared.py").write_text("GAIN = 2.0\n", encoding="utf-8")
-    registry.get_spec("pendulum")
+    registry.find_spec("pendulum")
     keys.append(cache.own_code())
     assert len(set(keys)) == 3  # of programs on disk
 
 
 def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
-    registry.get_spec("pendulum")
+    registry.find_spec("pendulum")
     text = "from envcoder_bench.tasks.Pendulum.human import compute_reward\n"
     assert not cache._leaves_the_task(text)
     change(folder / "human.py", "import torch\n", "import torch\nimport my_own_library\n")
@@ -222,14 +222,14 @@ def test_invalid_task_is_reported_in_one_line(folder, file, old, new, told):
 
 
 def test_refused_version_does_not_replace_the_previous_one(folder):
-    before = registry.get_spec("pendulum")
+    before = registry.find_spec("pendulum")
     modules = outside._mounted()
     change(folder / "task.py", "def fitness", "def fitnes")
     assert "does not define fitness" in refusal("pendulum")
     assert outside._mounted() == modules and f"{outside.PACKAGE}.Pendulum.task" in modules
     assert "does not define fitness" in refusal("Pendulum")
     change(folder / "task.py", "def fitnes", "def fitness")
-    assert registry.get_spec("pendulum").digest == registry.get_spec("Pendulum").digest == before.digest
+    assert registry.find_spec("pendulum").digest == registry.find_spec("Pendulum").digest == before.digest
 
 
 def test_missing_files_are_reported_by_name(folder, tmp_path):
@@ -244,7 +244,7 @@ def test_missing_files_are_reported_by_name(folder, tmp_path):
 
 
 def test_duplicate_task_names_are_refused(folder, tmp_path):
-    registry.get_spec("pendulum")
+    registry.find_spec("pendulum")
     other = tmp_path / "other"
     other.mkdir()
     for file in folder.iterdir():
@@ -276,7 +276,7 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     kind, policy, _ = read_policy("mine", run / "candidates" / "mine" / "policy.pth")
     assert kind == "envcoder_bench" and policy.observes
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    assert record["software"][0]["task"] == registry.get_spec("pendulum").digest
+    assert record["software"][0]["task"] == registry.find_spec("pendulum").digest
     folder.rename(tmp_path / "moved")
     forget()
     assert main(["--resume", str(run)]) == 0  # a complete run is shown without its task

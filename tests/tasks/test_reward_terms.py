@@ -67,7 +67,7 @@ def test_terms_that_a_task_only_sums_are_in_the_state_and_their_sums_are_unchang
 def test_terms_of_the_task_itself_are_left_out_halved_and_doubled():
     cfg = config("legged_gym:weigher")
     # its terms are known when it is built
-    sources = with_variants(RunSpec.found(cfg), [], Asked(terms=True))
+    sources = with_variants(RunSpec.of(cfg), [], Asked(terms=True))
     terms = ("upright", "speed", "termination")
     names = [f"human.{term}_x{factor}" for term in terms for factor in ("0", "0.5", "2")]
     assert [source.name for source in sources] == [*names, "human.without_reward"]

@@ -14,12 +14,12 @@ from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.source import inlined
-from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
 
 FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
-BASELINES = [(name, get_spec(name).baseline_path(which)) for name in task_names() for which in ("human", "unshaped")]
-SPARSE = [(name, get_spec(name).baseline_path("sparse")) for name in ("Ant", "Humanoid")]
+BASELINES = [(name, find_spec(name).baseline_path(which)) for name in task_names() for which in ("human", "unshaped")]
+SPARSE = [(name, find_spec(name).baseline_path("sparse")) for name in ("Ant", "Humanoid")]
 # rewards without components
 ONE_TERM = ("000_height", "001_cosine", "002_sparse", "004_only_penalties", "005_only_penalties", "sparse")
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]
@@ -202,7 +202,7 @@ def test_bound_names_run_as_a_script_with_python_numbers():
 @pytest.mark.parametrize("stem", ["003_torque", "006_diagonal_pairs"])
 def test_zero_action_keeps_the_robot_standing(stem):
     """An action space is suitable for learning only if its zero action keeps the robot standing."""
-    task = make_task(get_spec("Anymal"), shipped("Anymal"), 8, "mujoco_cpu", "cpu")
+    task = find_spec("Anymal").make(shipped("Anymal"), 8, "mujoco_cpu", "cpu")
     functions = anymal(stem)
     kind = "compute_torque" if stem == "003_torque" else "compute_dof_target"
     width = functions.candidate.action_dim or 0

@@ -16,7 +16,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.state import bind
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}
@@ -41,7 +41,7 @@ def fitness_of(name, quat, velocity):
     task.state["root_states"][:, 3:7] = torch.tensor(quat)
     task.state["root_states"][:, 7:10] = torch.tensor(velocity)
     task.reset(torch.ones(1, dtype=torch.bool), {"root_states": task.state["root_states"].clone()}, {})
-    source = read_fitness(get_spec(name), config(name))
+    source = read_fitness(find_spec(name), config(name))
     assert source is not None
     value = bind(load_fitness(source, 0).functions[FITNESS], whole_state(task))()
     assert isinstance(value, torch.Tensor)
@@ -75,7 +75,7 @@ def test_pitch_scales_the_fitness_of_anymal_but_not_of_the_humanoid():
 def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
     length = "learn.episodeLength_s=0.6" if name == "Anymal" else "episodeLength=12"  # it falls soon
     cfg = config(name, f"task.env.{length}")
-    groups, failed = prepare(RunSpec.of(cfg, baseline_sources(get_spec(name)), read_fitness(get_spec(name), cfg)))
+    groups, failed = prepare(RunSpec.of(cfg, baseline_sources(find_spec(name)), read_fitness(find_spec(name), cfg)))
     assert not failed
     env = build_env(RunSpec.of(cfg), [group.evaluation for group in groups], [0] * len(groups), N)
     stage = env.dispatch.stages["fitness"]
@@ -101,7 +101,7 @@ def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
 
 def test_cartpole_counts_steps_upright_in_the_middle():
     functions = load_fitness(
-        read_fitness(get_spec("Cartpole"), compose_config("Cartpole", [f"fitness='{CENTRE}'"])), 0
+        read_fitness(find_spec("Cartpole"), compose_config("Cartpole", [f"fitness='{CENTRE}'"])), 0
     ).functions
     state = {
         "pole_angle": torch.tensor([0.0, math.radians(11.9), -math.radians(12.1), 0.0, 0.0]),

@@ -11,7 +11,8 @@ from task_helpers import fake, shipped
 
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
-from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.tasks.sim_sources import shipped_class
 from envcoder_bench.tasks.sim_task import (
     SimTask,
     check_config,
@@ -25,7 +26,7 @@ TASKS = pytest.mark.parametrize("name", task_names())
 
 
 def check(cfg):
-    task_class = get_spec(cfg["name"]).task_class
+    task_class = shipped_class(cfg["name"])
     check_config(cfg, used_keys(task_class), ignored_keys(task_class))
 
 
@@ -110,7 +111,7 @@ def test_missing_key_is_reported():
     cfg = shipped(name)
     del cfg["env"]["clipActions"]
     with pytest.raises(ValueError, match=f"cfg/task/{name}.yaml: the key 'env.clipActions' is missing"):
-        get_spec(name).task_class(cfg, fake(name).sim)
+        shipped_class(name)(cfg, fake(name).sim)
 
 
 def test_unknown_key_is_reported_with_near_match():
@@ -142,12 +143,12 @@ def test_engine_keys_are_applied_to_the_model():
     cfg = shipped("Cartpole")
     assert engine_options(cfg) == {}
     cfg["sim"]["mujoco"] = {"integrator": "discrete", "iterations": 3}
-    task: Any = make_task(get_spec("Cartpole"), cfg, 2, "mujoco_cpu", "cpu")
+    task: Any = find_spec("Cartpole").make(cfg, 2, "mujoco_cpu", "cpu")
     option = task.sim._robot.mj_model.opt
     assert (option.integrator, option.iterations) == (4, 3)  # mjINT_DISCRETE
     cfg["sim"]["mujoco"]["solver"] = "CG"
     with pytest.raises(ValueError, match=r"unknown key 'sim\.mujoco\.solver'"):
-        make_task(get_spec("Cartpole"), cfg, 2, "mujoco_cpu", "cpu")
+        find_spec("Cartpole").make(cfg, 2, "mujoco_cpu", "cpu")
 
 
 def test_control_time_is_physics_time_times_the_frequency_divisor():

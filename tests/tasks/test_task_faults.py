@@ -108,15 +108,15 @@ def test_meshes_of_included_and_attached_files_count_as_the_task(folder):
     (folder / "hand" / "hand.xml").write_text(hand, encoding="utf-8")
     named = '<include file="look.xml"/><asset><mesh file="rod.obj"/><model name="h" file="hand/hand.xml"/></asset>'
     change(folder / "pendulum.xml", "  <worldbody>", f"  {named}\n  <worldbody>")
-    seen = {registry.get_spec("pendulum").digest}
+    seen = {registry.find_spec("pendulum").digest}
     for path in meshes:
         path.write_text("v 1 0 0", encoding="utf-8")
-        seen.add(registry.get_spec("pendulum").digest)
+        seen.add(registry.find_spec("pendulum").digest)
     change(folder / "look.xml", "<compiler", '<compiler angle="radian"')
-    seen.add(registry.get_spec("pendulum").digest)
+    seen.add(registry.find_spec("pendulum").digest)
     assert len(seen) == 4
     (folder / "cad" / "notes.obj").write_text("unused", encoding="utf-8")
-    assert registry.get_spec("pendulum").digest in seen
+    assert registry.find_spec("pendulum").digest in seen
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@ import pytest
 
 from envcoder_bench.run.config import compose_config, train_defaults
 from envcoder_bench.tasks import registry
+from envcoder_bench.tasks.contract import task_contract
 
 TASKS = [
     "AllegroHand",
@@ -18,7 +19,7 @@ TASKS = [
 
 def test_names_of_the_shipped_tasks():
     assert registry.task_names() == TASKS
-    assert [registry.get_spec(name).task_class.name for name in TASKS] == TASKS
+    assert [registry.find_spec(name).name for name in TASKS] == TASKS
 
 
 @pytest.mark.parametrize(
@@ -31,21 +32,21 @@ def test_unknown_task_is_reported_with_near_match_and_all_tasks(word, hint):
 
 
 def test_unknown_task_without_near_match_is_reported_with_all_tasks():
-    for call in (registry.get_spec, registry.find_spec):
+    for call in (registry.find_spec, registry.check_task_name):
         with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
     with pytest.raises(ValueError, match="unknown task"):
-        registry.make_task(registry.get_spec("Zebra"), {}, 1, "mujoco_cpu", "cpu")
+        registry.find_spec("Zebra").make({}, 1, "mujoco_cpu", "cpu")
 
 
 def test_unknown_baseline_is_refused():
     message = r"unknown baseline 'humam' \(did you mean human\?\); there are human, unshaped"
     with pytest.raises(ValueError, match=message):
-        registry.get_spec("Anymal").baseline_path("humam")
+        registry.find_spec("Anymal").baseline_path("humam")
 
 
 def test_state_table_marks_constants_and_per_environment_keys():
-    table = registry.get_spec("Cartpole").state_table().splitlines()
+    table = task_contract(registry.find_spec("Cartpole"), compose_config("Cartpole").task).state_table().splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table
 

@@ -9,7 +9,7 @@ from task_helpers import fake, shipped
 
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.tasks.base import EnvGroups
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.terrain_locomotion import arctan2, grid_of
 
 TASKS = ("AnymalTerrain", "SpotTerrain")
@@ -91,7 +91,7 @@ def test_levels_are_random_after_the_last_level(name):
 def test_levels_depend_on_seed_and_lane_but_not_on_other_groups(name):
     cfg = shipped(name)
     cfg["env"]["terrain"]["maxInitMapLevel"] = 9
-    alone, among = (make_task(get_spec(name), cfg, n, "mujoco_cpu", "cpu") for n in (6, 18))
+    alone, among = (find_spec(name).make(cfg, n, "mujoco_cpu", "cpu") for n in (6, 18))
     alone.attach(groups(1, 6, [3]))
     among.attach(groups(3, 6, [4, 3, 3]))
     levels, types = (among.state[key].view(3, 6) for key in ("terrain_levels", "terrain_types"))
@@ -202,7 +202,7 @@ def test_plane_has_no_heights_and_no_levels(name):
     cfg = shipped(name)
     cfg["env"]["terrain"]["terrainType"] = "plane"
     assert grid_of(cfg) is None
-    task: Any = make_task(get_spec(name), cfg, 3, "mujoco_cpu", "cpu")
+    task: Any = find_spec(name).make(cfg, 3, "mujoco_cpu", "cpu")
     everywhere = torch.ones(3, dtype=torch.bool)
     for _ in range(3):
         task.prepare_reset(everywhere)

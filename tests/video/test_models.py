@@ -9,7 +9,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import Box, Ground, HeightField, rendering
 from envcoder_bench.sim.ground import crop
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.terrain_locomotion import grid_of
 from envcoder_bench.terrain.scan import HeightLookup
 from envcoder_bench.video.record import MOST_NODES, model_bytes
@@ -21,7 +21,7 @@ TASKS = ["Cartpole", "Humanoid", "Anymal", "FrankaCubeStack", "AllegroHand"]
 
 @pytest.mark.parametrize("task", TASKS)
 def test_scenery_does_not_change_poses(task):
-    path = get_spec(task).model_path
+    path = find_spec(task).model_path
     plain, made = mujoco.MjModel.from_xml_path(str(path)), rendering.scenery(path)
     assert [plain.joint(k).name for k in range(plain.njnt)] == [made.joint(k).name for k in range(made.njnt)]
     np.testing.assert_array_equal(plain.qpos0, made.qpos0)
@@ -33,7 +33,7 @@ def test_scenery_does_not_change_poses(task):
 
 
 def test_links_whose_shapes_begin_away_from_their_joint_get_a_rod():
-    path = get_spec("Anymal").model_path
+    path = find_spec("Anymal").model_path
     plain, made = mujoco.MjModel.from_xml_path(str(path)), rendering.scenery(path)
     more = [made.body(k).name for k in range(made.nbody) if made.body_geomnum[k] > plain.body_geomnum[k]]
     assert more == ["LF_SHANK", "LH_SHANK", "RF_SHANK", "RH_SHANK"]
@@ -53,7 +53,7 @@ def recording(model, task, shift):
 
 
 def test_camera_follows_a_walking_robot():
-    model = rendering.scenery(get_spec("Ant").model_path)
+    model = rendering.scenery(find_spec("Ant").model_path)
     made = recording(model, "Ant", 30.0)
     view = View(model, made)
     first, middle = (view.camera(made.episodes[0], step) for step in (0, 25))
@@ -61,7 +61,7 @@ def test_camera_follows_a_walking_robot():
 
 
 def test_camera_of_a_fixed_robot_shows_the_whole_episode():
-    model = rendering.scenery(get_spec("Cartpole").model_path)
+    model = rendering.scenery(find_spec("Cartpole").model_path)
     far, near = (View(model, made).camera(made.episodes[0], 0) for made in
                  (recording(model, "Cartpole", shift) for shift in (2.0, 0.0)))  # fmt: skip
     assert far.distance > near.distance
@@ -72,9 +72,9 @@ def test_camera_of_a_fixed_robot_shows_the_whole_episode():
 def test_robots_are_rendered_on_their_terrain(tmp_path, level):
     """The clearance below the base equals that in the task, also on a cropped ground."""
     cfg = compose_config("AnymalTerrain", ["task.env.terrain.numLevels=5", "task.env.terrain.numTerrains=4"])
-    task = get_spec("AnymalTerrain").task_class
+    task = find_spec("AnymalTerrain")
     grid = grid_of(cfg.task)
-    qpos = np.tile(mujoco.MjModel.from_xml_path(str(get_spec("AnymalTerrain").model_path)).qpos0, (2, 1))
+    qpos = np.tile(mujoco.MjModel.from_xml_path(str(find_spec("AnymalTerrain").model_path)).qpos0, (2, 1))
     start = grid.origins[level, 2]
     qpos[:, :3] = start + np.array((0.0, 0.0, 0.62))
     ones = np.ones(1, np.float32)
@@ -109,7 +109,7 @@ def test_cropped_ground_keeps_the_heights():
 
 
 def test_markers_are_added_to_a_scene():
-    model = rendering.scenery(get_spec("Cartpole").model_path)
+    model = rendering.scenery(find_spec("Cartpole").model_path)
     scene = mujoco.MjvScene(model, 10)
     rendering.draw_marker(scene, rendering.Arrow(np.zeros(3), np.array([0.0, 0, 1]), (1, 0, 0, 1)))
     rendering.draw_marker(scene, rendering.Arrow(np.zeros(3), np.zeros(3), (1, 0, 0, 1)))  # nothing to see

@@ -49,7 +49,9 @@ class OpenedRun:
 
         The code of a task that is not a shipped or an installed one is executed.
         """
-        return self.folder.built(self.folder.resolve(self.cfg, [*self.sources.values()]))
+        spec = self.folder.resolve(self.cfg, [*self.sources.values()])
+        self.folder.try_code(spec)
+        return spec
 
     def source(self, name: str) -> CandidateSource:
         """Return a candidate. Raises UserError with near matches."""

@@ -23,8 +23,8 @@ from envcoder_bench.core.settings import Settings, merged, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.shaping.discovery import name_fault
-from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import outside_tasks
+from envcoder_bench.tasks.spec import TaskSpec
 
 PACKAGES = {  # packages that results depend on bitwise; name in run.json: distribution
     "torch": "torch",
@@ -74,7 +74,7 @@ class Provenance:
 
     @classmethod
     def new(
-        cls, config: str, device: str, sources: Mapping[str, str], task: type[Task], machines: str | None = None
+        cls, config: str, device: str, sources: Mapping[str, str], task: TaskSpec, machines: str | None = None
     ) -> Provenance:
         """Of a run that begins; ``machines`` as of ``software``."""
         begun = time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -54,7 +54,7 @@ from envcoder_bench.run.folder.provenance import Provenance, read_config, read_p
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.shaping.variants import Variant, pack_variants, read_variants
-from envcoder_bench.tasks.isaacgym_tasks import FILE
+from envcoder_bench.tasks.registry import file_of
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
@@ -121,7 +121,7 @@ class RunFolder:
                 write_atomic(file, text)
             config = to_yaml({**spec.config.plain(), "candidates": [one.listed() for one in spec.sources]})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
-            folder.provenance = Provenance.new(config, spec.config.device, digests, spec.task.task_class, machines)
+            folder.provenance = Provenance.new(config, spec.config.device, digests, spec.task, machines)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
@@ -252,12 +252,12 @@ class RunFolder:
             raise self._damaged(f"{self.variants}: {error}") from error
 
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
-        """Return the run with its task, which is not built yet, from the results of ``read``.
+        """Return the run with its task, from the results of ``read``.
 
         Raises UserError if the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
         """
         try:
-            spec = RunSpec.found(cfg, sources, self.read_fitness(cfg))
+            spec = RunSpec.of(cfg, sources, self.read_fitness(cfg))
         except ValueError as error:
             raise missing_task(self.config, "task_source", cfg.task_source, error) from error
         if spec.task.name != cfg.task.name:
@@ -266,10 +266,10 @@ class RunFolder:
             )
         return spec
 
-    def built(self, spec: RunSpec) -> RunSpec:
-        """Return the run with its task built. Raises UserError if the task's code or files fail."""
+    def try_code(self, spec: RunSpec) -> None:
+        """Run the task's code once. Raises UserError if the code or its files fail."""
         try:
-            return spec.built()
+            spec.try_code()
         except ValueError as error:
             raise UserError(f"{self.config}: {error}; {_RESTORE}") from error
 
@@ -410,8 +410,7 @@ def missing_task(config: Path, key: str, address: str | None, error: Exception) 
 
     The address None is a task of an installed package.
     """
-    file = FILE.fullmatch(address or "")
-    path = file["file"] if file else address or ""
+    path = file_of(address or "")
     if os.sep in path and os.path.exists(path):
         remedy = _RESTORE
     elif os.sep in path:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
+from envcoder_bench.tasks.spec import Can
 from mujoco_batches.process import usable_cpus
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
@@ -52,7 +52,7 @@ def start(spec: RunSpec) -> contextlib.ExitStack:
     cfg, sources, fitness = spec.config, spec.sources, spec.fitness
     stack = contextlib.ExitStack()
     parts = min(MOST, usable_cpus() // CPUS_EACH, -(-len(sources) // FEWEST_EACH))
-    if parts > 0 and is_useful(cfg):
+    if parts > 0 and is_useful(spec):
         from envcoder_bench.compile import warp_kernel
 
         done = _mark(warp_kernel.kernel_folder(), cfg, sources, fitness)
@@ -62,13 +62,14 @@ def start(spec: RunSpec) -> contextlib.ExitStack:
     return stack
 
 
-def is_useful(cfg: RunConfig) -> bool:
+def is_useful(spec: RunSpec) -> bool:
     """Return whether a run compiles kernels of all its candidates together, beside those of a simulator on a GPU.
 
-    An Isaac Gym task has a simulation of its own, which each process would have to build on the CPU.
+    A task that cannot be built ahead has a simulation of its own, which each process would have to build on the CPU.
     """
+    cfg = spec.config
     apart = cfg.untrusted or cfg.isolate or cfg.deterministic  # other code, one by one, in another order
-    apart = apart or is_isaac_address(cfg.task_source or "")
+    apart = apart or Can.COMPILE_AHEAD not in spec.task.can
     return cfg.sim == "mujoco_warp" and cfg.device != "cpu" and cfg.compile_shapers and not apart
 
 

@@ -8,9 +8,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import make_task
-from envcoder_bench.tasks.sim_task import SimTask
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Can
 
 PROBE_ENVS = 64  # most environments of the small simulation on which functions are checked
 
@@ -30,7 +28,7 @@ def at_half_step(spec: RunSpec) -> RunSpec:
 def build_task(spec: RunSpec, num_envs: int) -> Task:
     """Create the run's task with ``num_envs`` environments."""
     cfg = spec.config
-    return make_task(spec.task, cfg.task, num_envs, cfg.sim, cfg.device)
+    return spec.task.make(cfg.task, num_envs, cfg.sim, cfg.device)
 
 
 def build_probe(spec: RunSpec) -> Task:
@@ -43,15 +41,10 @@ def build_probe(spec: RunSpec) -> Task:
 
 
 def in_small_simulation(spec: RunSpec) -> RunSpec:
-    """Return a run on the CPU, unless its task brings a simulation of its own."""
-    return spec if brings_its_simulation(spec.task) else spec.changed(sim="mujoco_cpu", device="cpu")
+    """Return a run on the CPU, if its task shows the same state there."""
+    return spec.changed(sim="mujoco_cpu", device="cpu") if Can.PROBE_ON_CPU in spec.task.can else spec
 
 
 def probe_envs(cfg: RunConfig) -> int:
     """Return the environments of a small simulation of the run's task."""
     return min(PROBE_ENVS, cfg.num_envs_per_candidate)
-
-
-def brings_its_simulation(task: TaskSpec) -> bool:
-    """Return whether a task has a simulation of its own, as those of Isaac Gym have."""
-    return not issubclass(task.task_class, SimTask)

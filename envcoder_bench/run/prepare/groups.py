@@ -133,8 +133,8 @@ def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> P
     """Read the task's contract, load the baselines, and examine untrusted files. Arguments as of ``prepare``."""
     cfg, sources, fitness = spec.config, spec.sources, spec.fitness
     by_name = {source.name: source for source in sources}
-    baselines = {shipped.name: by_name.get(shipped.name, shipped) for shipped in baseline_sources(spec.task)}
-    complete = getattr(spec.task.task_class, "complete", None)
+    baselines = {shipped.name: by_name.get(shipped.name, shipped) for shipped in baseline_sources(spec.task, cfg.task)}
+    complete = None if spec.task.sections is None else spec.task.sections.complete
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow, complete=complete)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:

@@ -13,12 +13,13 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.words import counted
 from envcoder_bench.results.ranking import entrants
 from envcoder_bench.run.folder.checkpoint import GroupKey
-from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
+from envcoder_bench.run.prepare.environments import build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.spec import Can
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths, widest
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -100,7 +101,7 @@ class MemoryPlanner:
         self._small: Task | None = task
         self._measured: tuple[int, int] | None = None  # bytes of an environment, and of what may be used
         self._sharers = sharers
-        self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(spec.task)  # as build_probe creates it
+        self._is_probe = cfg.sim == "mujoco_cpu" or Can.PROBE_ON_CPU not in spec.task.can  # as build_probe creates it
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self.expect_seeds(seed_count(cfg))

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
+from typing import Any
 
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.run.spec import CandidateSource
@@ -70,9 +71,15 @@ class RunFiles:
                 del self.loaded[key]
 
 
-def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
-    """Return the task's baselines as candidates; those of the package with the functions that they share."""
-    paths = {name: task.baseline_path(name) for name in BASELINE_FILES}
+def baseline_sources(task: TaskSpec, config: Mapping[str, Any] | None = None) -> list[CandidateSource]:
+    """Return the task's baselines as candidates; those of the package with the functions that they share.
+
+    Args:
+        config: the task's config of the run; None for that of its YAML.
+
+    Raises ValueError if the task's code fails with this config.
+    """
+    paths = {name: task.baseline_path(name, config) for name in BASELINE_FILES}
     texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if PACKAGE in task.folder.parents:
         texts = {name: inlined(text) for name, text in texts.items()}

@@ -40,6 +40,7 @@ from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.spec import Sections
 from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
-    The task is built when what is asked for has been checked.
+    The task's code is run when what is asked for has been checked.
 
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
@@ -132,8 +133,9 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
     with user_input():
-        spec = spec.built()
-    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
+        spec.try_code()
+    baselines = baseline_sources(spec.task, spec.config.task)
+    originals = candidates or [source for source in baselines if source.name == HUMAN]
     # names of files, which some file systems do not tell apart by capital letters
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     variants: list[CandidateSource] = []
@@ -184,7 +186,9 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool) -> dict[str, _Original]:
     """Check candidates and find how their terms make up their rewards, if it matters; leave out those with a fault."""
     spec = in_small_simulation(spec)
-    spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
+    spec = replace(
+        spec, sources=(*baseline_sources(spec.task, spec.config.task), *(one for one in originals if one.name != HUMAN))
+    )
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
@@ -207,7 +211,7 @@ def _examine(
     shaping = check_and_trace(source, context, spec.config.seed)
     # also of a candidate whose reward cannot be divided, other functions can be left out
     how, why = None, ""
-    explicit = _explicit(source, load(source, context.files, spec.config.seed))
+    explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.sections)
     try:
         if REWARD in _functions(spec, explicit) and divides:
             how = find_combination(*rollout(spec, context, source, shaping))
@@ -218,13 +222,12 @@ def _examine(
     return _Original(explicit, shaping, _functions(spec, source), how, why, state)
 
 
-def _explicit(source: CandidateSource, candidate: Candidate) -> CandidateSource:
-    """Return a candidate with the function that a task has added for its dict of reward terms, if it has one."""
-    if REWARD not in {SECTION_TYPES[section] for section in candidate.patches}:
+def _explicit(source: CandidateSource, candidate: Candidate, sections: Sections | None) -> CandidateSource:
+    """Return a candidate with the function that reads its dict of reward terms as text, if it has one."""
+    patched = REWARD in {SECTION_TYPES[section] for section in candidate.patches}
+    if not patched or sections is None or REWARD in definitions(source.source).names:
         return source
-    added = Source(candidate.completed)
-    function = added.function(REWARD)
-    return source if function is None else source._replace(source=f"{source.source}\n\n\n{added.code(function)}\n")
+    return source._replace(source=f"{source.source}\n\n\n{sections.reward_text(candidate.patches)}")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -274,7 +277,7 @@ def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[C
     """
     source, names = original.source, [*original.functions]
     if source.name == HUMAN and spec.config.baseline == HUMAN:
-        other = next(one for one in baseline_sources(spec.task) if one.name == UNSHAPED)
+        other = next(one for one in baseline_sources(spec.task, spec.config.task) if one.name == UNSHAPED)
         theirs, types = _functions(spec, other), spec.config.shaper_types
         names = [name for name in names if types is None or ALIASES.get(name, name) in types]
         names = [name for name in names if name in theirs and not _same(source.source, other.source, name)]

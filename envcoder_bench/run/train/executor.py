@@ -47,6 +47,7 @@ from envcoder_bench.run.workers.messages import (
     UntrainedEvaluated,
 )
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
+from envcoder_bench.tasks.spec import Can
 
 log = logging.getLogger(__name__)
 Best = tuple[str, float] | None  # a candidate and its fitness
@@ -161,7 +162,7 @@ class Executor(JobHandler):
             message = "a race needs at least %s candidates, and there are %s: all are trained to the end"
             log.warning(message, LEAST, count)
             return []
-        if rungs and not self._spec.task.task_class.regroups:
+        if rungs and Can.REGROUPS not in self._spec.task.can:
             log.info(
                 "the state of %s cannot be divided by candidate: after each rung episodes and curricula begin anew",
                 self._spec.task.name,

@@ -23,7 +23,7 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS
 from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.sim_task import read
 from envcoder_bench.trainers.registry import trainer_class
 from mujoco_batches import torch_utils
 
@@ -183,19 +183,22 @@ def system_prompt(
         show_baseline: whether to include the baseline's source and the constants of its formulas.
     """
     spec, cfg, baseline = run.task, run.config, run.config.baseline
-    fields, facts = spec.task_class.fields, task_contract(spec, cfg.task)
+    facts = task_contract(spec, cfg.task)
+    fields = facts.fields
     numbers = {key: shown(value) for key, value in facts.values.items()}
-    formula = spec.task_class.drive_formula
+    formula = facts.drive_formula
     asked = SHAPER_TYPES if shaper_types is None else shaper_types
     if shaper_types is None and trainer_class(cfg.params).critic_refusal(cfg.params) is not None:
         asked = [kind for kind in asked if kind != CRITIC_OBSERVATION]
     names = [kind for kind in SHAPER_TYPES if kind in asked and kind not in facts.refusals]
-    values = _contract_values(spec.task_class, cfg)
+    values = _contract_values(facts, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = inlined(spec.baseline_path(baseline).read_text(encoding="utf-8")).strip()
+        baseline_values["baseline_source"] = inlined(
+            spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")
+        ).strip()
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise
@@ -213,11 +216,10 @@ def system_prompt(
             fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in names
         ),
         training=training(cfg, facts),
-        state=spec.state_table(numbers, () if show_baseline else constants),
-        quaternions=spec.task_class.quaternions,
-        terms=f"\n{terms}" if spec.task_class.notes else "",
-        robot=spec.task_class.notes
-        or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
+        state=facts.state_table(numbers, () if show_baseline else constants),
+        quaternions=facts.quaternions,
+        terms=f"\n{terms}" if spec.sections is not None else "",
+        robot=facts.notes or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
@@ -242,10 +244,10 @@ def _keys(kind: Kind, facts: TaskContract, fields: Mapping[str, Field]) -> str:
     return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
 
 
-def _contract_values(task: type[SimTask], cfg: RunConfig) -> dict[str, object]:
+def _contract_values(facts: TaskContract, cfg: RunConfig) -> dict[str, object]:
     """Return this task's values for the placeholders in the contracts of all functions."""
-    joints = (task.fields["dof_pos"].shape or (0,))[0] if "dof_pos" in task.fields else 0
-    width = task.default_action_dim
+    joints = (facts.fields["dof_pos"].shape or (0,))[0] if "dof_pos" in facts.fields else 0
+    width = facts.default_action_dim
     drives = ""
     if width is not None:
         drives = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,10 +17,13 @@ from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS, Driver, Resets, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.fitness import Fitness
+from envcoder_bench.tasks.isaacgym_tasks.probe import Facts
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, make_isaac
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror
+from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 
 if TYPE_CHECKING:
     from mujoco_batches.physics.live_tensors import PoseSource
@@ -33,33 +36,28 @@ _told: set[str] = set()  # addresses of tasks whose unequal beginnings were logg
 
 
 class IsaacTask(Task):
-    """A task of Isaac Gym code. ``spec.py`` makes a subclass for each.
+    """A task of Isaac Gym code.
+
+    Args:
+        source: the task's class and config.
+        fitness: None for a fitness of 0.
+        facts: its properties with this config.
+        cfg: its config.
 
     Attributes:
-        source: the task's class and config.
         keys: keys of the state that are tensors of the task, and their slots.
         rows: all tensors of the task that have rows for each environment.
         histories: its lists and deques of such tensors.
-        score: the fitness of one step, called with the keys of the state that its parameters name.
-        once: whether an episode's fitness is 1 if ``score`` was ever above 0.
-        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
     """
 
-    source: ClassVar[Source]
-    keys: ClassVar[dict[str, Slot]]
-    rows: ClassVar[dict[Slot, Row]]
-    histories: ClassVar[tuple[str, ...]] = ()
-    constant_names: ClassVar[tuple[str, ...]]
-    score: ClassVar[Callable[..., Tensor] | None] = None
-    once: ClassVar[bool] = False
     regroups = False
-    fields: dict[str, Field]
-    config_keys: tuple[str, ...] = ()
-    ignored_keys: tuple[str, ...] = ()
-    only: Mapping[str, tuple[Any, str]] = {}
+    fitness_meaning = ""
 
-    def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        self.cfg = plain(cfg)
+    def __init__(
+        self, source: Source, fitness: Fitness | None, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str
+    ) -> None:
+        self.source, self.name, self.cfg = source, source.name, plain(cfg)
+        self._take_facts(facts, fitness)
         with user_input():  # the config may have been overridden
             self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
@@ -91,23 +89,37 @@ class IsaacTask(Task):
         self._resets = Resets(self.source, self.driver, self.scene, self._draws, unmasked, self._randomizer)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
-        # what the task's own observation read in the last step, without what the step returns
-        returned = self.driver.moments.results
-        self._results = [key for key, slot in self.keys.items() if slot[0] == TERMS or slot[0] in returned]
-        self._observed = {key: x.clone() for key, x in self._live_tensors().items() if key not in self._results}
-        self._begun_since: Tensor | None = None  # environments whose episode began since the step
-        self.driver.moments.watch(self._sync, self._note_observed)
+        self._watch_moments()
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         constants = tensors.constants_of(self.isaac, 0)
-        self.constants = {key: constants[key] for key in self.constant_names if key in constants}
+        self.constants = {key: constants[key] for key in facts.constant_names if key in constants}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         # fitness, and what a checkpoint holds
-        self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
+        self._scoring = Scoring(fitness, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
         self._live = {"state": self.state, "default": self.default_state}
         self._first = self.get_state()
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.driver.num_actions, device=self.device)))
         self._begun: Tensor | None = None
+
+    def _take_facts(self, facts: Facts, fitness: Fitness | None) -> None:
+        """Set what is known of the task before it is constructed."""
+        self.keys, self.rows, self.histories = facts.keys, facts.rows, facts.histories
+        self.goal_keys, self.fields = facts.goal_keys, dict(facts.fields)
+        if fitness is not None:
+            self.fitness_meaning = fitness.meaning
+            self.fitness_reduction = "sum" if fitness.once or fitness.summed else "mean"
+        if fitness is not None and fitness.once:
+            self.fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
+        self.fields["max_episode_length"] = MAX_EPISODE_LENGTH
+
+    def _watch_moments(self) -> None:
+        """Keep what the task's own observation read in the last step, without what the step returns."""
+        returned = self.driver.moments.results
+        self._results = [key for key, slot in self.keys.items() if slot[0] == TERMS or slot[0] in returned]
+        self._observed = {key: x.clone() for key, x in self._live_tensors().items() if key not in self._results}
+        self._begun_since: Tensor | None = None  # environments whose episode began since the step
+        self.driver.moments.watch(self._sync, self._note_observed)
 
     def _take_properties(self) -> None:
         """Set what a task says of itself, from the simulation's actors and the task's code."""
@@ -328,21 +340,20 @@ class Scoring:
     """Fitness of the state.
 
     Args:
-        function: the fitness of one step, called with the keys that its parameters name; None for a fitness of 0.
-        once: whether an episode's fitness is 1 if ``function`` was ever above 0. ``state`` then gets a key for it.
+        fitness: None for a fitness of 0. If an episode counts once, ``state`` gets a key for it.
         state, constants: of the task; tensors of the state stay in place.
     """
 
     def __init__(
         self,
-        function: Callable[..., Tensor] | None,
-        once: bool,
+        fitness: Fitness | None,
         state: dict[str, Tensor],
         constants: Mapping[str, Tensor],
     ) -> None:
-        self._function, self._once, self._state, self._constants = function, once, state, constants
-        self._names = () if function is None else tuple(inspect.signature(function).parameters)
-        if once:
+        self._function = None if fitness is None else fitness.function
+        self._once, self._state, self._constants = fitness is not None and fitness.once, state, constants
+        self._names = () if fitness is None else tuple(inspect.signature(fitness.function).parameters)
+        if self._once:
             state[SOLVED] = torch.zeros(len(state["reset_buf"]), device=state["reset_buf"].device)
 
     def fitness(self, state: Mapping[str, Tensor]) -> Tensor:

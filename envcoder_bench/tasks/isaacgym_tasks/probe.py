@@ -27,7 +27,7 @@ _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displaceme
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of a task, which are attributes of its class."""
+    """Properties of a task with a config, as a small simulation shows them."""
 
     keys: dict[str, Slot]
     rows: dict[Slot, Row]

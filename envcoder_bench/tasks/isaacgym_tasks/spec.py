@@ -1,9 +1,8 @@
-"""Make a registry entry of a task of Isaac Gym code: its class, and a folder with baselines and YAML files."""
+"""The spec of a task of Isaac Gym code, and its folder with baselines and YAML files."""
 
 import hashlib
 import inspect
 import logging
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,67 +13,82 @@ import yaml
 from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import dotted, plain
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import Fitness, fitness_of
-from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
+from envcoder_bench.tasks.isaacgym_tasks.isaac_task import IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
 from envcoder_bench.tasks.isaacgym_tasks.random_params import PARAMS
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, group_weights
-from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
-from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
+from envcoder_bench.tasks.sim_sources import FOLDERS
+from envcoder_bench.tasks.sim_task import COMMON_KEYS
 from envcoder_bench.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
 SCALES = "reward_scales"  # of the terms of a legged_gym reward, constants of the state
 
 
-def isaac_spec(task: str, taken: Collection[str] = ()) -> TaskSpec:
-    """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError.
+def isaac_spec(task: str) -> TaskSpec:
+    """Find a task by its address, such as ``isaacgymenvs:Ant``; it is not simulated. Raises ValueError.
 
-    A class with a name of ``taken``, such as a repository's Humanoid, is ``isaacgym_Humanoid``.
+    A class with the name of a shipped task, such as a repository's Humanoid, is ``isaacgym_Humanoid``.
     """
     source = find_source(task)
-    if source.name in taken:
+    if source.name in FOLDERS:
         source = replace(source, name=f"isaacgym_{source.name}")
     fitness = fitness_of(source.task_class)
-    task_class = make_class(source, fitness)
     digest = _digest(source, fitness)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
     write_folder(folder, source, fitness)
-    config, train = folder / "task.yaml", folder / "train.yaml"
-    return TaskSpec(folder, task_class, config, train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
+    train = folder / "train.yaml"
+    code = Probed(source, fitness, folder)
+    document = (source.task_class.__doc__ or "").strip().splitlines()
+    return TaskSpec(
+        name=source.name,
+        folder=folder,
+        config=folder / "task.yaml",
+        make=code.make,
+        train=train if train.is_file() else None,
+        source=source.address,
+        digest=digest,
+        summary=f"{document[0] if document else source.task_class.__name__} ({source.address})",
+        fitness_meaning="" if fitness is None else fitness.meaning,
+        can=frozenset(),
+        config_keys=(*COMMON_KEYS, *dotted(source.config)),
+        try_code=code.baselines,
+    )
 
 
-def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> TaskSpec:
-    """Probe a task with a config, once per config, and return it with the class of its state.
+class Probed:
+    """A task's code, with what a small simulation shows of it: once for each config.
 
     Args:
-        spec: a result of ``isaac_spec``.
-        config: None for that of the last call with this task, or else its YAML.
-
-    Raises:
-        ValueError: the task's code fails with this config.
+        folder: with the baselines for a reward without terms.
     """
-    by_config = _probed.setdefault(spec.address, {})
-    if config is None and by_config:
-        return by_config[next(reversed(by_config))]
-    task_class: Any = spec.task_class
-    content = task_class.source.config if config is None else plain(config)
-    key = _config_key(content)
-    probed = by_config.pop(key, None)
-    if probed is None:
-        facts = probe(task_class.source, content)
-        probed = replace(spec, task_class=probed_class(task_class, facts))
-        if _terms(facts):  # known only now: its human baseline returns them as components
-            probed = replace(probed, folder=spec.folder.with_name(f"{spec.folder.name}-terms"))
-            write_folder(probed.folder, task_class.source, fitness_of(task_class.source.task_class), facts)
-    by_config[key] = probed  # as the last one
-    return probed
 
+    def __init__(self, source: Source, fitness: Fitness | None, folder: Path) -> None:
+        self._source, self._fitness, self._folder = source, fitness, folder
+        self._known: dict[str, tuple[Facts, Path]] = {}  # by config
 
-_probed: dict[str, dict[str, TaskSpec]] = {}  # by address and config, the last one asked for at the end
+    def baselines(self, config: Mapping[str, Any] | None = None) -> Path:
+        """Return the folder of the baselines with a config; None is the YAML's. Raises ValueError if the code fails."""
+        return self._probed(config)[1]
+
+    def make(self, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> IsaacTask:
+        """Build the task; its code brings its own simulation."""
+        return IsaacTask(self._source, self._fitness, self._probed(cfg)[0], cfg, num_envs, device)
+
+    def _probed(self, config: Mapping[str, Any] | None) -> tuple[Facts, Path]:
+        content = self._source.config if config is None else plain(config)
+        key = _config_key(content)
+        if key not in self._known:
+            facts, folder = probe(self._source, content), self._folder
+            if _terms(facts):  # known only now: the human baseline returns them as components
+                folder = folder.with_name(f"{folder.name}-terms")
+                write_folder(folder, self._source, self._fitness, facts)
+            self._known[key] = facts, folder
+        return self._known[key]
 
 
 def _config_key(config: Mapping[str, Any]) -> str:
@@ -83,43 +97,6 @@ def _config_key(config: Mapping[str, Any]) -> str:
     if isinstance(content.get("task"), dict):
         content["task"] = {key: value for key, value in content["task"].items() if key not in ("randomize", PARAMS)}
     return yaml.safe_dump(content)
-
-
-def mount_isaac(spec: TaskSpec) -> None:
-    """Make a task's baselines importable; they replace those of an earlier version of the task."""
-    present = sys.modules.get(f"{PACKAGE}.{spec.name}")
-    if present is not None and Path(present.__path__[0]).parent == spec.folder.parent:
-        unmount(spec.name)
-    mount(spec.name, spec.folder)
-
-
-def make_class(source: Source, fitness: Fitness | None) -> type[IsaacTask]:
-    """Return a task's class without the properties that ``probe`` finds."""
-    once = fitness is not None and fitness.once
-    fields: dict[str, Field] = {}
-    if once:
-        fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
-    fields["max_episode_length"] = MAX_EPISODE_LENGTH
-    document = (source.task_class.__doc__ or "").strip().splitlines()
-    attributes: dict[str, Any] = {
-        "__doc__": f"{document[0] if document else source.task_class.__name__} ({source.address})",
-        "name": source.name,
-        "model": source.file.name,
-        "source": source,
-        "fields": fields,
-        "fitness_meaning": "" if fitness is None else fitness.meaning,
-        "fitness_reduction": "sum" if once or (fitness is not None and fitness.summed) else "mean",
-        "once": once,
-        "score": None if fitness is None else staticmethod(fitness.function),
-        "config_keys": tuple(dotted(source.config)),
-    }
-    return type(source.task_class.__name__, (IsaacTask,), attributes)
-
-
-def probed_class(task_class: type[IsaacTask], facts: Facts) -> type[IsaacTask]:
-    """Return a class of ``make_class`` with the properties that ``probe`` found."""
-    fields = {**facts.fields, **task_class.fields}
-    return type(task_class.__name__, (task_class,), {**vars(facts), "__doc__": task_class.__doc__, "fields": fields})
 
 
 def _digest(source: Source, fitness: Fitness | None) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -222,38 +222,3 @@ _FUNCTION_OF = {
 def only_weights(patches: Patches) -> bool:
     """Return whether patches set nothing but weights of rewards."""
     return set(patches) == {"rewards"} and all(isinstance(x, (int, float)) for x in patches["rewards"].values())
-
-
-_FUNCTIONS = {
-    "compute_reward": """def compute_reward(reward_buf, reward_terms):
-    \"\"\"The weighted sum of its reward terms.\"\"\"
-    return reward_buf, {{{columns}}}
-""",
-    "compute_observation": """def compute_observation(obs_buf):
-    \"\"\"Its observation terms of the actor.\"\"\"
-    return obs_buf[:, :{width}]
-""",
-    "compute_critic_observation": """def compute_critic_observation(critic_buf):
-    \"\"\"Its observation terms of the critic.\"\"\"
-    return critic_buf[:, :{critic}]
-""",
-    "compute_terminal": """def compute_terminal(reset_buf):
-    \"\"\"Its termination terms, without time-outs.\"\"\"
-    return reset_buf
-""",
-}
-
-
-def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Callable[[str], bool]) -> str:
-    """Return the functions that read the results of a candidate's terms, without those that its file has.
-
-    Args:
-        terms: the names of its reward terms.
-        widths: columns of the observations of its ``actor`` and, if there is one, its ``critic``.
-    """
-    columns = ", ".join(f"{name!r}: reward_terms[:, {k}]" for k, name in enumerate(terms))
-    texts = [text for name, text in _FUNCTIONS.items() if not file_has(name)]
-    numbers = {"width": widths["actor"], "critic": widths.get("critic", 0)}
-    return "\n\n".join(
-        text.format(columns=columns, **numbers) for text in texts if numbers["critic"] or "critic" not in text
-    )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,16 +15,14 @@ from torch import Tensor
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.base import EnvGroups, Field, Task
-from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
-from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet, shared_by_groups
+from envcoder_bench.tasks.base import EnvGroups, Task
+from envcoder_bench.tasks.mjlab_tasks.facts import Facts
+from envcoder_bench.tasks.mjlab_tasks.patches import patched
+from envcoder_bench.tasks.mjlab_tasks.source import quiet
 
 if TYPE_CHECKING:
-    from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
     from mujoco_batches.physics.live_tensors import PoseSource
 
-SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
-TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
 REFUSALS = {
     "compute_torque": "actions go to mjlab's action terms",
     "compute_dof_target": "actions go to mjlab's action terms",
@@ -35,46 +32,28 @@ REFUSALS = {
 
 
 class MjlabTask(Task):
-    """A task of mjlab. ``spec.py`` makes a subclass for each.
+    """A task of mjlab, with the simulation that ``sim.backend`` of its config chooses."""
 
-    Attributes:
-        source: the task in mjlab's registry.
-        measure: the kind of fitness, see ``fitness.py``.
-        widths: columns of the buffers of observations by group, and of reward terms.
-        own_widths: columns of the registered observations.
-        needs_warp: whether its code reads what MuJoCo on a CPU does not have.
-        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
-        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
-    """
-
-    source: ClassVar[Source]
-    measure: ClassVar[Measure]
-    own_widths: ClassVar[Mapping[str, int]]
-    widths: ClassVar[Mapping[str, int]]
-    obs_sets: ClassVar[Mapping[str, tuple[str, ...]]]
-    needs_warp: ClassVar[bool] = False
-    fields: dict[str, Field]
     goal_keys: tuple[str, ...] = ()
     quaternions = "wxyz, and helper functions take xyzw, `q[:, [1, 2, 3, 0]]`"
     regroups = False
     clip_actions = float("inf")
     clip_observations = float("inf")
     refusals: Mapping[str, str] = REFUSALS
-    config_keys: tuple[str, ...] = ("sim.backend",)
-    ignored_keys: tuple[str, ...] = ()
-    only: Mapping[str, tuple[Any, str]] = {}
-    fitness_bounds: tuple[float, float]
 
-    def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
+    def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         from envcoder_bench.tasks.mjlab_tasks.fitness import Fitness
         from envcoder_bench.tasks.mjlab_tasks.keys import StateReader, sources_of
         from envcoder_bench.tasks.mjlab_tasks.world import World
 
-        self.cfg, self.num_envs = cfg, num_envs
+        self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
+        self.fitness_meaning, self.fitness_bounds = facts.measure.meaning, facts.measure.bounds
+        self.fitness_reduction = facts.measure.reduction
+        self.fields, self.notes, self._obs_sets = dict(facts.fields), facts.notes, facts.obs_sets
         self.device = torch.device(device)
         with quiet():
-            simulation = simulation_of(cfg, device, self.needs_warp)
-            self.world = World(self.source.env_cfg(), num_envs, device, simulation, self.obs_sets)
+            simulation = simulation_of(cfg, device, facts.needs_warp)
+            self.world = World(facts.source.env_cfg(), num_envs, device, simulation, facts.obs_sets)
         env = self.world.env
         self.dt, self.substeps = env.step_dt, env.cfg.decimation
         # IsaacGymEnvs' time-out comes one step earlier than mjlab's
@@ -83,7 +62,7 @@ class MjlabTask(Task):
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.engine_warnings: dict[str, int] = getattr(self.world.sim, "warnings", {})  # MuJoCo Warp has none
         # what the blocks fill, and the state
-        self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in self.widths.items()}
+        self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in facts.widths.items()}
         self._buffers["reward"] = torch.zeros(num_envs, device=device)
         self.unstable = self._buffers["unstable"] = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
@@ -101,69 +80,12 @@ class MjlabTask(Task):
         self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
         self.default_state: dict[str, Tensor] = {}
         self.faults: dict[int, Exception] = {}
-        self._fitness = Fitness(self.measure, num_envs, self.device)
+        self._fitness = Fitness(facts.measure, num_envs, self.device)
         self.reader = StateReader({})
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
         self.reader = StateReader(sources_of(self.world, self.world.commands.get_command, commands))
         self.state.update(self.reader.tensors)
-
-    @classmethod
-    def complete(cls, module: Mapping[str, Any], source: str) -> tuple[str, Patches]:
-        """Return the functions that the dicts of a candidate, with its text, stand for, and the dicts, by section.
-
-        Raises:
-            PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
-        """
-        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
-        from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms, functions_text, in_module, only_weights
-
-        patches = in_module(module, source)
-        if not patches:
-            return "", {}
-        base = cls.source.env_cfg()
-        configs = patched(base, [patches], cls.obs_sets["actor"][0])
-        if (shared := shared_by_groups(configs[0])) is not None:
-            section, name, what, remedy = shared
-            raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
-        names, widths = list(configs[0].rewards), dict(cls.own_widths)
-        if not only_weights(patches) or changes_terms(base.curriculum):
-            names, widths = cls._tried(patches)
-        for name, width in (*widths.items(), ("terms", len(names))):
-            if width > cls.widths.get(name, width):
-                section = "rewards" if name == "terms" else "observations"
-                spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
-                raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
-        return functions_text(names, widths, lambda name: name in module), patches
-
-    @classmethod
-    def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
-        """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
-        from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, raised_in
-
-        if "trial" not in vars(cls):
-            cls.trial = cls({}, TRIAL_ENVS, "cpu")
-        task: MjlabTask = cls.trial
-        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
-        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
-        try:
-            task.attach(replace(groups, patches=[patches]))
-            task.prepare_reset(everyone)
-            task.settle()
-            task.step(groups.actions)
-            task.settle()
-        except PatchError:
-            raise
-        except FAULTS as error:
-            raise raised_in(", ".join(patches), "", error) from error
-        for error in task.faults.values():
-            raise error
-        block = task.blocks[0]
-        if (overridden := block.set_by_curriculum()) is not None:
-            section, name = overridden
-            message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
-            raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
-        return list(block.configs[0].rewards), block.obs_widths()
 
     @property
     def bytes_per_env(self) -> int:
@@ -193,7 +115,7 @@ class MjlabTask(Task):
         self._groups, self.faults = groups, {}
         patches = groups.patches or [{}] * count
         base = self.world.cfg
-        configs = patched(base, patches, self.obs_sets["actor"][0])
+        configs = patched(base, patches, self._obs_sets["actor"][0])
         self._restore_model()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)

@@ -3,7 +3,7 @@
 import torch
 
 from envcoder_bench.tasks.base import EnvGroups
-from envcoder_bench.tasks.registry import find_spec, make_task
+from envcoder_bench.tasks.registry import find_spec
 
 CARTPOLE, GO1, G1 = "Mjlab-Cartpole-Balance", "Mjlab-Velocity-Flat-Unitree-Go1", "Mjlab-Velocity-Flat-Unitree-G1"
 LIFT = "Mjlab-Lift-Cube-Yam"
@@ -18,7 +18,7 @@ class Driven:
     ):
         spec = find_spec(f"mjlab:{name}")
         n = size * groups
-        self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", device)
+        self.task = spec.make({"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", device)
         self.actions, self.limit = torch.zeros(n, self.task.num_dofs, device=device), limit
         nowhere = torch.zeros(n, dtype=torch.bool, device=device)
         lanes = torch.arange(size, device=device).repeat(groups)

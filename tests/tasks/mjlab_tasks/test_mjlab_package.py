@@ -30,6 +30,7 @@ from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS, source
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+from envcoder_bench.tasks.mjlab_tasks.spec import facts_of
 from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
@@ -50,10 +51,10 @@ def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, gr
 
     size = 2 if name == ROUGH_GO1 else 4  # its terrain is slow with Warp on a CPU
     driven = Driven(name, size, groups, backend="warp")
-    spec = find_spec(f"mjlab:{name}")
-    reference = Reference(spec.task_class.source.env_cfg(), size)
+    facts = facts_of(f"mjlab:{name}")
+    reference = Reference(facts.source.env_cfg(), size)
     own = reference.reset()
-    widths = spec.task_class.own_widths
+    widths = facts.own_widths
     buffers = {"actor": "obs_buf", "critic": "critic_buf"}
     for k, action in enumerate(actions(size, driven.task.num_dofs, steps)):
         own, reward, terminated, time_outs = reference.step(action, k)
@@ -74,7 +75,7 @@ MORE = {"rewards": {"mine": lambda env: env.action_manager.action.square().sum(d
 
 @pytest.mark.parametrize("name", [CARTPOLE, GO1, G1, LIFT, ROUGH_GO1])
 def test_alone_as_among_others_with_other_terms_commands_and_events(name):
-    cfg = find_spec(f"mjlab:{name}").task_class.source.env_cfg()
+    cfg = facts_of(f"mjlab:{name}").source.env_cfg()
     weights = {"rewards": {name: 3.0 * term.weight for name, term in cfg.rewards.items()}}
     event = next(name for name, term in cfg.events.items() if term.mode == "reset")
     others = [{"events": {event: None}}, weights, MORE]
@@ -130,7 +131,7 @@ def test_one_observation_patch_changes_no_other_groups_draws_and_each_group_draw
         expected, other, results = *(one.step(action) for one in alone), among.step(action)
     for group, x in ((0, expected), (2, other)):
         assert torch.equal(among.of_group(results, group)["obs_buf"], x["obs_buf"])
-    width = find_spec(f"mjlab:{GO1}").task_class.own_widths["actor"]
+    width = facts_of(f"mjlab:{GO1}").own_widths["actor"]
     patched = among.of_group(results, 1)["obs_buf"]
     # the command is the last term, so that those before it are unchanged, noise included
     assert torch.equal(patched[:, : width - 3], expected["obs_buf"][:, : width - 3])
@@ -173,8 +174,8 @@ def test_a_restored_task_continues_bitwise(name, backend):
 
 
 def load(tmp_path, text):
-    task_class = find_spec(f"mjlab:{CARTPOLE}").task_class
-    return load_candidate("mine", text, tmp_path / "mine.py", complete=task_class.complete)
+    complete = find_spec(f"mjlab:{CARTPOLE}").sections.complete
+    return load_candidate("mine", text, tmp_path / "mine.py", complete=complete)
 
 
 HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
@@ -232,14 +233,18 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
 def test_observations_without_terms_are_named(kind):
-    task_class = find_spec(f"mjlab:{CARTPOLE}").task_class
-    terms = task_class.source.env_cfg().observations[kind].terms
+    from envcoder_bench.tasks.mjlab_tasks.sections import MjlabSections
+
+    facts = facts_of(f"mjlab:{CARTPOLE}")
+    terms = facts.source.env_cfg().observations[kind].terms
     with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
-        task_class._tried({"observations": {kind: dict.fromkeys(terms)}})
+        MjlabSections(facts).tried({"observations": {kind: dict.fromkeys(terms)}})
 
 
 def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
     from mjlab.envs import mdp
+
+    from envcoder_bench.tasks.mjlab_tasks.sections import MjlabSections
 
     def mine(env, k=1.0):
         return torch.full((env.num_envs,), k)
@@ -248,22 +253,21 @@ def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_regist
         params = {"reward_name": name, "stages": [{"step": 0, "weight": 0.1}, {"step": 9999, "weight": 1.0}]}
         return {"later": {"func": mdp.reward_curriculum, "params": params}}
 
-    cartpole, lift = (find_spec(f"mjlab:{name}").task_class for name in (CARTPOLE, LIFT))
-    cartpole._tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
-    cartpole._tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
-    lift._tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
-    lift._tried({"rewards": {"joint_vel_hinge": -3.0}, "curriculum": {"joint_vel_hinge_weight": None}})
+    cartpole, lift = (MjlabSections(facts_of(f"mjlab:{name}")) for name in (CARTPOLE, LIFT))
+    cartpole.tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
+    cartpole.tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
+    lift.tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
+    lift.tried({"rewards": {"joint_vel_hinge": -3.0}, "curriculum": {"joint_vel_hinge_weight": None}})
     for more in ({}, {"curriculum": ramp("lift")}):
         with pytest.raises(PatchError, match=r"curriculum sets the numbers of rewards\['joint_vel_hinge'\]"):
-            lift._tried({"rewards": {"joint_vel_hinge": -3.0}, **more})
+            lift.tried({"rewards": {"joint_vel_hinge": -3.0}, **more})
 
 
 def test_the_candidate_of_the_page_can_be_used():
     page = Path(__file__).parents[3] / "docs" / "mjlab.md"
     text, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    task_class = find_spec(f"mjlab:{GO1}").task_class
-    candidate = load_candidate("mine", text, "mine.py", complete=task_class.complete)
-    widths = task_class.own_widths["actor"]
+    candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").sections.complete)
+    widths = facts_of(f"mjlab:{GO1}").own_widths["actor"]
     obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
     assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
 
@@ -299,7 +303,7 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
 
 def untrusted(text):
     """The candidate that the trainer makes of a file's dicts, as the jail has read them."""
-    complete = find_spec(f"mjlab:{CARTPOLE}").task_class.complete
+    complete = find_spec(f"mjlab:{CARTPOLE}").sections.complete
     candidate = Candidate("mine", "mine.py", text, {}, dicts=read_dicts(text, "mine.py"))
     return with_dicts(candidate, complete, 0)
 
@@ -333,7 +337,7 @@ def test_untrusted_dicts_are_loaded_without_running_the_file():
 def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, term, changes):
     from mjlab.managers import event_manager, observation_manager, reward_manager
 
-    base = find_spec(f"mjlab:{CARTPOLE}").task_class.source.env_cfg()
+    base = facts_of(f"mjlab:{CARTPOLE}").source.env_cfg()
     assert term in getattr(base, section)
     before = copy.deepcopy(base)
     classes = [x for one in (event_manager, observation_manager, reward_manager) for x in vars(one).values()]
@@ -343,7 +347,7 @@ def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, ter
     with pytest.raises(CandidateError):
         untrusted(f"{section} = " + repr({term: changes}) + "\n")
     assert all(vars(one) == content for one, content in classes)
-    assert repr(find_spec(f"mjlab:{CARTPOLE}").task_class.source.env_cfg()) == repr(before) == repr(base)
+    assert repr(facts_of(f"mjlab:{CARTPOLE}").source.env_cfg()) == repr(before) == repr(base)
     assert untrusted(good).patches == {"rewards": {"smooth_reward": {"weight": 0.5}}}
 
 
@@ -368,7 +372,7 @@ def test_prompts_and_evolution_are_in_the_words_of_the_task():
     sources = {name: Attempt(name, 0, spec.task.baseline_path(name).read_text()) for name in ("human", "unshaped")}
     state = task_contract(spec.task, spec.config.task).state
     proposals = EvolveProposer(["compute_reward"], state=state).propose(Archive([], sources), 1, 40)
-    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.task_class.complete) for p in proposals]
+    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.sections.complete) for p in proposals]
     assert len(changed) == 40 and sum(one.patches != changed[0].patches for one in changed) > 20
     assert any("term(state_dict)" in p.source for p in proposals)
 
@@ -467,11 +471,11 @@ def test_an_inherited_way_to_sample_that_is_not_read_is_not_refused(swings):
 
 
 def test_a_candidate_may_not_sample_by_the_failures_of_others(swings):
-    task_class = find_spec("mjlab:Swing-uniform").task_class
+    sections = find_spec("mjlab:Swing-uniform").sections
     with pytest.raises(
         PatchError, match=r"commands\['motion'\] samples by the failures .* take sampling_mode 'uniform'"
     ):
-        task_class.complete({"commands": {"motion": {"sampling_mode": "adaptive"}}}, "")
+        sections.complete({"commands": {"motion": {"sampling_mode": "adaptive"}}}, "")
 
 
 @pytest.fixture(scope="module")
@@ -565,7 +569,7 @@ register_mjlab_task("Points", load_env_cfg("Stacked"), cfg, rl_cfg)
 def test_groups_of_observations_are_side_by_side_and_a_curriculum_changes_a_termination(package, monkeypatch):
     monkeypatch.chdir(package)
     spec = find_spec("mjlab:swinging:Two")  # registered by swinging.tasks
-    assert spec.task_class.own_widths == {"actor": 5, "critic": 2}
+    assert facts_of(spec.address).own_widths == {"actor": 5, "critic": 2}
     driven = Driven("swinging:Two", 3, 2, patches=[{}, {"observations": {"cart_pos": None}}])
     for k in range(4):
         results = driven.step(torch.ones(3, 1))
@@ -577,13 +581,11 @@ def test_groups_of_observations_are_side_by_side_and_a_curriculum_changes_a_term
 
 def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, monkeypatch):
     monkeypatch.chdir(package)
-    task_class = find_spec("mjlab:swinging:Plain").task_class
-    assert (
-        task_class.own_widths == {"actor": 3} and task_class.needs_warp and task_class.obs_sets["actor"] == ("policy",)
-    )
-    assert not find_spec(f"mjlab:{CARTPOLE}").task_class.needs_warp
+    facts = facts_of("mjlab:swinging:Plain")
+    assert facts.own_widths == {"actor": 3} and facts.needs_warp and facts.obs_sets["actor"] == ("policy",)
+    assert not facts_of(f"mjlab:{CARTPOLE}").needs_warp
     with pytest.raises(UserError, match="reads arrays of MuJoCo Warp"):
-        task_class({"sim": {"backend": "mujoco"}}, 1, "cpu")
+        find_spec("mjlab:swinging:Plain").make({"sim": {"backend": "mujoco"}}, 1, "mujoco_cpu", "cpu")
 
 
 @pytest.mark.parametrize(
@@ -695,7 +697,7 @@ def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
 
     from envcoder_bench.tasks.mjlab_tasks.view import Commands
 
-    cfgs = find_spec(f"mjlab:{GO1}").task_class.source.env_cfg().commands
+    cfgs = facts_of(f"mjlab:{GO1}").source.env_cfg().commands
     commands = Commands(cfgs)
     twist = commands.get_term("twist")
     assert isinstance(twist, UniformVelocityCommand) and not isinstance(twist, type(cfgs["twist"]))
@@ -709,7 +711,7 @@ def test_keys_of_the_state_are_those_that_are_described():
     task = Driven(GO1, 2).task
     task.refresh_state()
     for key, x in task.state.items():
-        assert tuple(x.shape[1:]) == spec.task_class.fields[key].shape, key
+        assert tuple(x.shape[1:]) == facts_of(spec.address).fields[key].shape, key
     data = task.world.scene["robot"].data
     assert torch.equal(task.state["robot.projected_gravity_b"], data.projected_gravity_b)
     assert torch.equal(task.state["command.twist"], task.blocks[0].command_manager.get_command("twist"))
