@@ -75,7 +75,7 @@ def test_files_that_stand_for_more_than_the_memory_are_refused(name, tmp_path):
 
 
 def test_compressed_code_of_torchscript_is_refused_only_if_it_is_too_large(tmp_path):
-    (file := tmp_path / "policy.pt").write_bytes(_with(_script(), "linear.py", b" " * LARGE))
+    (file := tmp_path / "policy.pt").write_bytes(_with(_script(), ".py", b" " * LARGE))
     with pytest.raises(ArchiveError, match="its parts take 80 MiB"):
         archive_records(file.read_bytes())
     with pytest.raises(UserError, match=r"policy\.pt is refused: its parts take 80 MiB, and it has \d+ KiB"):

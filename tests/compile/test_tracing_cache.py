@@ -140,7 +140,7 @@ def test_unwritable_cache_folder_disables_the_cache(own_folder, monkeypatch):
 
 
 def test_key_covers_the_package_of_the_helpers_without_its_tests(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "isaacgym_mujoco", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    monkeypatch.setattr(cache, "mujoco_batches", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
     (tmp_path / "tests").mkdir()
     digests = []
     for file in ("helpers.py", "tests/test_helpers.py"):

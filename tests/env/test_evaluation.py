@@ -21,7 +21,8 @@ class Given:
     def __init__(self, reduction: str = "mean", cuts: bool = False) -> None:
         self.layout, self.num_envs, self.full_episode = GroupLayout(2, 2), 4, FULL
         self.device = torch.device("cpu")
-        self.task = SimpleNamespace(fitness_reduction=reduction, unstable=torch.zeros(4, dtype=torch.bool))
+        unstable = torch.zeros(4, dtype=torch.bool)
+        self.task = SimpleNamespace(fitness_reduction=reduction, unstable=unstable, finish_step=lambda: None)
         self.dispatch = SimpleNamespace(has_fitness=False, terminal=self._terminal, recheck=self._recheck)
         self.cuts, self.played, self.begun, self.checked = cuts, 0, [], []
         self.active: list[list[bool]] = []

@@ -67,7 +67,7 @@ def _own_modules() -> Iterator[None]:
 def _own_isaacgym() -> Iterator[None]:
     """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
     present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
-    messages = logging.getLogger("isaacgym_mujoco")
+    messages = logging.getLogger("mujoco_batches.isaacgym")
     level = messages.level
     # installing it says which package is used: once is enough
     if _logged:
