@@ -1,5 +1,6 @@
 """Untrusted candidates train like trusted ones, and attacks do not affect them."""
 
+import re
 import sys
 import zlib
 
@@ -92,7 +93,7 @@ def test_weights_equal_those_of_trusted_training(trusted, files, tmp_path, capfd
         assert_same_weights(weights(trusted, name), weights(untrusted, name))
         assert results(trusted).loc[name].to_dict() == results(untrusted).loc[name].to_dict()
     assert "untrusted candidates are confined by seccomp, " in capfd.readouterr().err
-    assert "the confinement:\n  seccomp: " in (untrusted / "run.log").read_text()
+    assert re.search(r"the confinement:\n\s+seccomp: ", (untrusted / "run.log").read_text())
 
 
 def test_attacks_and_extremes_do_not_affect_others(trusted, tmp_path):
