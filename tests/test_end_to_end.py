@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 COLUMNS = [
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
-    "shaped_return", "env_steps", "error",
+    "shaped_return", "env_steps",
 ]  # fmt: skip
 
 

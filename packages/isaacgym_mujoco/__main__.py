@@ -7,6 +7,8 @@ import sys
 import traceback
 from pathlib import Path
 
+import isaacgym_mujoco
+import mujoco_batches
 from isaacgym_mujoco.import_hook import install
 from isaacgym_mujoco.old_code import old_code
 from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, remedy
@@ -68,10 +70,10 @@ def _folders_of_packages(script: Path) -> list[str]:
 
 def _refusal(error: BaseException | None) -> str | None:
     """Describe an error that this package raised, or its cause, with the line that called it; None if there is none."""
-    package = str(Path(__file__).resolve().parent)
+    packages = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (isaacgym_mujoco, mujoco_batches))
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)
-        inside = [str(Path(frame.filename).resolve()).startswith(package) for frame in frames]
+        inside = [str(Path(frame.filename).resolve()).startswith(packages) for frame in frames]
         if isinstance(error, (AssetError, NotImplementedError, NoCudaDevice)) and any(inside[-1:]):
             callers = [frame for frame, in_package in zip(frames, inside) if not in_package]
             return f"{callers[-1].filename}:{callers[-1].lineno}: {error}"

@@ -17,7 +17,8 @@ from typing import get_type_hints
 import pytest
 import torch
 
-from isaacgym_mujoco.api import gymapi, gymutil, params
+from isaacgym_mujoco.api import gymapi, gymutil
+from mujoco_batches.scene import params
 from mujoco_batches.scene.properties import RigidShapeProperties
 
 # by class and source: the documented defaults

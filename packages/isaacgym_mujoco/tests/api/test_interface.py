@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
 
 from isaacgym_mujoco.api import gymapi, gymtorch, gymutil, torch_utils
-from isaacgym_mujoco.api import params as params_module
+from mujoco_batches.scene import params as params_module
 
 
 def test_camera_handle_is_invalid_and_images_are_refused():

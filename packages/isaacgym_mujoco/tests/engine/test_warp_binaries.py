@@ -13,5 +13,5 @@ from warp_binaries import cuda_binaries
     [("engine.cuda_kernels", 16), ("physics.warp_contacts", 2), ("physics.contacts.narrowphase", 1)],
 )
 def test_kernels_compile_for_cuda(module, count, tmp_path):
-    kernels, files = cuda_binaries(f"isaacgym_mujoco.{module}", tmp_path)
+    kernels, files = cuda_binaries(f"mujoco_batches.{module}", tmp_path)
     assert kernels >= count and all(file.stat().st_size > 1000 for file in files) and files
