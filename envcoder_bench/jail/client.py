@@ -28,6 +28,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
+from envcoder_bench.jail.probing import import_path
 from envcoder_bench.jail.rebuild import Contract, clean, rebuild
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import Candidate, CandidateError
@@ -292,12 +293,10 @@ def _signal_reason(number: int, cpu: float, limits: Limits) -> str:
 
 
 def _start(control: int, setup: bytes) -> subprocess.Popen:
-    path = [str(Path(__file__).resolve().parent.parent.parent)]
-    path += [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).exists()]
     environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _INHERITED if name in os.environ}}
     process = subprocess.Popen(
         # isolated and without site, so that neither the user's modules nor .pth files run
-        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(path=path, fd=control)],
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(path=import_path(), fd=control)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -63,11 +63,16 @@ def confinement() -> list[str]:
     ]
 
 
+def import_path() -> list[str]:
+    """Return the import path of a confined process: this package's folder, then the absolute path of this process."""
+    root = Path(__file__).resolve().parent.parent.parent
+    return [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).exists())]
+
+
 @functools.cache
 def _probe() -> dict[str, object]:
     """Run ``_report`` in a new process; return, by name, whether each attempt was refused."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
-    boot = f"import sys; sys.path.insert(0, {root!r}); from envcoder_bench.jail.probing import _report; _report()"
+    boot = f"import sys; sys.path[:] = {import_path()!r}; from envcoder_bench.jail.probing import _report; _report()"
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", boot],
