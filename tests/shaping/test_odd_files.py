@@ -23,7 +23,7 @@ from envcoder_bench.shaping.loading import parse
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.source import Source, UnsupportedCode, inlined, reduced, shaping_source, without_script
 from envcoder_bench.shaping.text import definitions
-from envcoder_bench.shaping.variants import numbers, resolve_name, variant_of, with_factors, with_numbers
+from envcoder_bench.shaping.variants import numbers, resolve_name, with_factors, with_numbers
 from envcoder_bench.tasks.contract import Key
 
 
@@ -101,7 +101,7 @@ def test_whatever_reads_an_odd_text_refuses_it_as_such(name):
     for kept in (None, types, ("compute_observation",)):
         assert isinstance(reduced(text, kept)[0], str)
     assert all(isinstance(change(text), str) for change in (without_script, inlined))
-    assert definitions(text) is not None and variant_of(text) is None
+    assert definitions(text) is not None
     for reply in (f"```python\n{text}\n```", text, f"```python\n{text}\n```\n```python\nW = 2\n```"):
         extract_code(reply)
     # what may refuse it
