@@ -134,11 +134,6 @@ def integers(
     return bits % (high - low) + low
 
 
-def signed(x: int) -> int:
-    """Return the int64 with the last 64 bits of an integer."""
-    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 @functools.lru_cache(maxsize=1 << 16)
 def text_key(text: str) -> int:
     """Return an int64 by which the random numbers of different texts differ."""

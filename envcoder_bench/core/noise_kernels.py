@@ -7,8 +7,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.noise import signed
-from envcoder_bench.core.purposes import STRIDE, place
+from envcoder_bench.core.purposes import STRIDE, place, signed
 from mujoco_batches.physics.warp_streams import warp_stream
 
 # the numbers of core.noise

@@ -38,3 +38,8 @@ def place(purpose: int) -> int:
     The first 16 purposes fit between two steps; the others are in the two highest bits, beyond steps of up to 2**58.
     """
     return purpose % STRIDE + ((purpose // STRIDE << 62) ^ (1 << 63)) - (1 << 63)
+
+
+def signed(x: int) -> int:
+    """Return the int64 with the last 64 bits of an integer."""
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.purposes import signed
 
 _CALL = 0xD1B54A32D192ED03  # odd, so that the calls of one function have 2^64 different seeds
 
@@ -47,9 +48,9 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
 
     def next_seed(self) -> noise.Counter:
         """Return a seed for the next call, as the int64 with the same bits."""
-        offset = noise.signed(self.calls * _CALL)
+        offset = signed(self.calls * _CALL)
         self.calls += 1
-        return noise.signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
+        return signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
         """Seed and lanes of the next call, which draws for ``rows`` environments."""

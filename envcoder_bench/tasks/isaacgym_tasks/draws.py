@@ -24,7 +24,7 @@ from torch import Tensor
 
 from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import noise, stream
-from envcoder_bench.core.purposes import Purpose
+from envcoder_bench.core.purposes import Purpose, signed
 
 _DRAWS = re.compile(
     r"torch_rand\w*|rand|randn|randint|rand_like|randn_like|randint_like|random|random_\w+|normal|uniform|bernoulli"
@@ -65,9 +65,9 @@ class _Rows(stream.use):
         elif rows != len(self.owner.lanes):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
-            return noise.signed(int(self.next_seed()) + int(self.owner.seeds[first]) * noise.SPREAD), rows
+            return signed(int(self.next_seed()) + int(self.owner.seeds[first]) * noise.SPREAD), rows
         self.row_calls += 1
-        seed = noise.signed(self.key + self.row_calls * _ROW_CALL)
+        seed = signed(self.key + self.row_calls * _ROW_CALL)
         if self._lanes is None or self._lanes[0] is not env_ids or self._lanes[2].device != torch.device(device):
             seeds, lanes = self.owner.seeds, self.owner.lanes
             if env_ids is not None:
