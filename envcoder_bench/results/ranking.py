@@ -27,7 +27,7 @@ class Ranked(Metrics):
 
     Attributes:
         rank: place in the ranking, from 1; candidates that nothing tells apart share a place.
-        status: one of ``results.STATUSES``, or how many of the seeds have a fitness, e.g. ``2/3 seeds``.
+        status: one of ``rows.STATUSES``, or how many of the seeds have a fitness, e.g. ``2/3 seeds``.
         fitness, fitness_ci_low, fitness_ci_high: mean and 95 % interval.
         interval_over: ``seeds``, ``episodes`` (in a run of a single seed), or empty if there is no interval.
         seeds: the seeds with a fitness, over which means are taken.

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -110,3 +110,8 @@ def _cell(kind: Callable[[str], Any], text: str) -> Any:
     if kind is str:
         return one_line(text)
     return NAN if kind is float and not text else kind(text)
+
+
+def result_of(fields: Mapping[str, Any]) -> Result:
+    """Return the Result of ``dataclasses.asdict``, also of an earlier version, whose unknown returns were None."""
+    return Result(**{name: NAN if value is None else value for name, value in fields.items()})

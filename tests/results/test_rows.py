@@ -1,9 +1,20 @@
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 
-from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import (
+    FAILED,
+    FAILED_AT_LOAD,
+    RUNNING,
+    STOPPED,
+    Result,
+    read_results,
+    result_of,
+    write_results,
+)
 
 RESULTS = [
     Result(
@@ -52,6 +63,12 @@ def test_a_table_without_a_needed_column_is_refused(tmp_path, column):
     pd.read_csv(tmp_path / "a.csv", dtype=str).drop(columns=column).to_csv(tmp_path / "b.csv", index=False)
     with pytest.raises(ValueError, match=rf"b\.csv: not a results\.csv; it has no column {column}"):
         read_results(tmp_path / "b.csv")
+
+
+def test_saved_rows_of_an_earlier_version_whose_return_is_unknown_are_ranked():
+    saved = {**asdict(Result("a", 0, "ok", 0.5)), "shaped_return": None}
+    (row,) = rank([result_of(saved)])
+    assert row.fitness == 0.5 and math.isnan(row.shaped_return)
 
 
 def test_unknown_status_is_refused():

@@ -15,7 +15,7 @@ import torch
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.rows import Result
+from envcoder_bench.results.rows import Result, result_of
 from envcoder_bench.tasks.base import UNTRAINED
 
 FORMAT = 1  # of run folders
@@ -121,7 +121,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """
     with _readable(path, "trains all candidates from the beginning"):
         state = _content(path, path)
-        return Checkpoint(**{**state, "results": [Result(**row) for row in state["results"]]})
+        return Checkpoint(**{**state, "results": [result_of(row) for row in state["results"]]})
 
 
 def pack_job(groups: list[GroupKey], training: dict[str, Any], rows: dict[str, int]) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.results.rows import Result
+from envcoder_bench.results.rows import Result, result_of
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.train.rows import trained
@@ -39,7 +39,7 @@ class ParkedGroups:
         self._policies: dict[GroupKey, bytes] = {}  # of ``kept``
         for job in sorted(saved.jobs, key=lambda job: job.iteration):
             if job.parked:
-                self._add_rows([Result(**row) for row in load_job(job.file)[1]["results"]])
+                self._add_rows([result_of(row) for row in load_job(job.file)[1]["results"]])
 
     def _add_rows(self, rows: Sequence[Result]) -> list[GroupKey]:
         keys = [row.key for row in rows]
