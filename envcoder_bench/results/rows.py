@@ -114,4 +114,5 @@ def _cell(kind: Callable[[str], Any], text: str) -> Any:
 
 def result_of(fields: Mapping[str, Any]) -> Result:
     """Return the Result of ``dataclasses.asdict``, also of an earlier version, whose unknown returns were None."""
-    return Result(**{name: NAN if value is None else value for name, value in fields.items()})
+    known: dict[str, Any] = {name: NAN if value is None else value for name, value in fields.items()}
+    return Result(**known)
