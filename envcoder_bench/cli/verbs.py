@@ -18,7 +18,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import display_path
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.sources.registry import task_names
 
 
 class Verb(NamedTuple):
