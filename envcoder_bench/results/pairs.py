@@ -178,12 +178,12 @@ def sentence(pair: Pair, decimals: int | None = None) -> str:
 
 def p_text(pair: Pair) -> str:
     """Return ``p = 0.012``, with the corrected one where the pair is not the only one."""
-    corrected = f" ({_p(pair.corrected)} corrected for {pair.tests:,} tests)" if pair.tests > 1 else ""
-    return f"p {_p(pair.p)}{corrected}"
+    corrected = f" (corrected for {pair.tests:,} tests: {_p(pair.corrected)})" if pair.tests > 1 else ""
+    return f"{_p(pair.p)}{corrected}"
 
 
 def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {number(p, 2)}"
+    return "p < 0.001" if p < 0.001 else f"p = {number(p, 2)}"
 
 
 def advice(pair: Pair, folder: str = "RUN") -> str:
@@ -196,7 +196,7 @@ def advice(pair: Pair, folder: str = "RUN") -> str:
         return f"over {MOST_SEEDS:,} seeds would tell, if the difference is what it seems: take either"
     seeds = max(pair.seeds_needed, pair.seeds + 1)
     return (
-        f"{seeds:,} seeds would tell, in {POWER:.0%} of runs, if the difference is what it seems:"
+        f"{seeds:,} seeds would tell, in {100 * POWER:.0f} % of runs, if the difference is what it seems:"
         f" eval-shapers --extend {folder} --seeds {seeds}"
     )
 

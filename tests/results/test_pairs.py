@@ -123,7 +123,7 @@ def test_sentences_have_interval_p_and_the_seeds_that_would_tell():
     near = compared(rows_of(spread=0.1))[0].of("a", "b")
     assert near.verdict == CANNOT_TELL and near.seeds_needed > 5
     assert "a against b: cannot tell; difference " in str(near) and " over 5 seeds" in str(near)
-    assert " corrected for 6 tests)" in str(near)
+    assert " (corrected for 6 tests: p = " in str(near)
     assert advice(near, "runs/x").endswith(f"eval-shapers --extend runs/x --seeds {near.seeds_needed}")
     assert advice(pairs.of("a", "c")) == ""
     single, _ = compared(rows_of(seeds=1))
