@@ -166,7 +166,7 @@ CALM = f"{SOURCE}\n\ndef compute_terminal(pole_angle):\n    return pole_angle > 
 @pytest.mark.slow
 def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
     """Which of two, how sure, how many seeds, why, and was it hacked: of a recorded run, whose code is not executed."""
-    fitness = {"human": [0.5, 0.6, 0.4, 0.55], "a": [0.9, 0.8, 0.85, 0.9], "b": [0.5, 0.65, 0.45, 0.5]}
+    fitness = {"human": [0.5, 0.6, 0.4, 0.55], "a": [0.9, 0.8, 0.85, 0.9], "b": [0.5, 0.65, 0.45, 0.65]}
     run = made(tmp_path / "run", fitness, sources={"a": CALM})
     rows = [replace(row, hacked="fitness fell") if row.candidate == "b" else row for row in
             read_results(run / "results.csv")]  # fmt: skip
@@ -192,7 +192,7 @@ def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
     assert other.startswith("human is worse than a: -0.350 [-0.")
     assert "each seed +0.400 (seed 0), +0.200 (seed 1), +0.450 (seed 2), +0.350 (seed 3)" in better
     # how many seeds
-    assert equal.startswith("human against b: cannot tell; difference -0.013 [-0.")
+    assert equal.startswith("human against b: cannot tell; difference -0.050 [-0.")
     assert re.search(r"\d+ seeds would tell, .*: eval-shapers --extend .*run --seeds \d+", equal)
     assert "seeds would tell" not in better
     # why
