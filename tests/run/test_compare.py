@@ -166,7 +166,7 @@ CALM = f"{SOURCE}\n\ndef compute_terminal(pole_angle):\n    return pole_angle > 
 @pytest.mark.slow
 def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
     """Which of two, how sure, how many seeds, why, and was it hacked: of a recorded run, whose code is not executed."""
-    fitness = {"human": [0.5, 0.6, 0.4, 0.55], "a": [0.9, 0.8, 0.85, 0.9], "b": [0.5, 0.65, 0.45, 0.65]}
+    fitness = {"human": [0.5, 0.55, 0.45, 0.5], "a": [0.9, 0.93, 0.85, 0.92], "b": [0.6, 0.65, 0.54, 0.61]}
     run = made(tmp_path / "run", fitness, sources={"a": CALM})
     rows = [replace(row, hacked="fitness fell") if row.candidate == "b" else row for row in
             read_results(run / "results.csv")]  # fmt: skip
@@ -188,11 +188,11 @@ def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
 
     better, equal, other = asked("a", "human"), asked("human", "b"), asked("human", "a")
     # which of two, and how sure
-    assert re.match(r"a is better than human: \+0\.350 \[\+0\.\d+, \+0\.\d+\], p . 0\.0\d+ .* over 4 seeds", better)
-    assert other.startswith("human is worse than a: -0.350 [-0.")
-    assert "each seed +0.400 (seed 0), +0.200 (seed 1), +0.450 (seed 2), +0.350 (seed 3)" in better
+    assert re.match(r"a is better than human: \+0\.400 \[\+0\.\d+, \+0\.\d+\], p . 0\.0\d+.* over 4 seeds", better)
+    assert other.startswith("human is worse than a: -0.400 [-0.")
+    assert "each seed +0.400 (seed 0), +0.380 (seed 1), +0.400 (seed 2), +0.420 (seed 3)" in better
     # how many seeds
-    assert equal.startswith("human against b: cannot tell; difference -0.050 [-0.")
+    assert re.match(r"human against b: cannot tell; difference -0\.100 \[-0\.", equal)
     assert re.search(r"\d+ seeds would tell, .*: eval-shapers --extend .*run --seeds \d+", equal)
     assert "seeds would tell" not in better
     # why
