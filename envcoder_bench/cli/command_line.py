@@ -23,7 +23,7 @@ from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig, without_aliases
-from envcoder_bench.tasks.registry import check_task_name, task_names, with_task_config
+from envcoder_bench.sources.registry import check_task_name, task_names, with_task_config
 
 VERSION = f"EnvCoderBench {__version__}"
 

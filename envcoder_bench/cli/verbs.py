@@ -19,7 +19,7 @@ from envcoder_bench.core.folders import folder_kind
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import shown
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.sources.registry import task_names
 
 
 class Verb(NamedTuple):
