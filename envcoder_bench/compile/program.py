@@ -57,8 +57,8 @@ class Node(NamedTuple):
     """One scalar operation.
 
     ``op`` is an operation of ``c_code.py``, or one of: ``load`` (a number of the state: ``name``, ``column``),
-    ``const`` (``value``), ``lane`` (the environment's index in its group), ``rows`` (the number of environments of the group),
-    ``seed`` and ``step`` (of the random numbers), ``unknown`` (a number that cannot be traced, for the reason
+    ``const`` (``value``), ``lane`` (the environment's index in its group), ``rows`` (the number of environments of the
+    group), ``seed`` and ``step`` (of the random numbers), ``unknown`` (a number that cannot be traced, for the reason
     ``name``). ``args`` are earlier nodes.
     """
 
