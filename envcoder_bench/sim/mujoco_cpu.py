@@ -21,11 +21,11 @@ from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, R
 from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 
-# MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
+# the adjacent counters of MuJoCo's two warnings that contacts or constraint rows were dropped for lack of memory
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
 
-Rows = slice | np.ndarray  # of environments
+Rows = slice | np.ndarray  # a selection of environments
 _ALL = slice(None)
 
 
@@ -92,7 +92,7 @@ class MujocoCpu(MujocoTensors):
         self.engine_warnings.update(warnings)
 
     def _step(self, command: np.ndarray, warnings: list[str]) -> None:
-        # commands: none where one is not finite, or where a written state was refused
+        # commands, 0 if one is not finite or a written state was refused
         bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
         self._refused.zero_()
         self._ctrl[...] = command[:, self._robot.actuated]
@@ -102,8 +102,10 @@ class MujocoCpu(MujocoTensors):
         # physics, and which environments became unstable
         failed = step_batch(self._batch, self._robot.substeps)
         bad[failed] = True
-        warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]  # then sizes of memory
-        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
+        warnings += [
+            self._batch.error(env).split("\n")[0] for env in failed.tolist()
+        ]  # other lines are sizes of memory
+        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # NaN is not <= MAX_QPOS
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
         if self._full.max() > 1:
@@ -113,7 +115,7 @@ class MujocoCpu(MujocoTensors):
         # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
-        np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
+        np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # MuJoCo gives the force on the other body
         for sensor, body in enumerate(self._robot.sensor_bodies):
             self._refresh_sensor(sensor, body)
         # unstable environments go on in the default state
@@ -139,7 +141,7 @@ class MujocoCpu(MujocoTensors):
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
-        # environments with a number beyond its limit get nothing of the write
+        # environments with a number beyond its limit are not written
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
         if root is not None:
@@ -157,7 +159,7 @@ class MujocoCpu(MujocoTensors):
                 self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
         if refused.any():
             self._put_back(written[refused])
-        # nothing of the steps before remains
+        # forget the steps before
         self._warmstart[written] = 0.0
         self._force[written] = 0.0
         self._contact[written] = 0.0
@@ -194,7 +196,7 @@ class MujocoCpu(MujocoTensors):
         self._qvel[ids, qvel + 3 : qvel + 6] = rotate(quat, states[:, 10:13].astype(np.float64), inverse=True)
 
     def _read_free_body(self, rows: Rows, states: np.ndarray, qpos: int, qvel: int) -> None:
-        """The reverse of ``_write_free_body``, for the environments ``rows``."""
+        """Read the states of a free body, the reverse of ``_write_free_body``, for the environments ``rows``."""
         quat = self._qpos[rows, qpos + 3 : qpos + 7]
         states[rows, 0:3] = self._qpos[rows, qpos : qpos + 3]
         states[rows, 3:6] = quat[:, 1:4]
@@ -224,11 +226,11 @@ class MujocoCpu(MujocoTensors):
 
 
 def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np.ndarray]) -> np.ndarray:
-    """Return for each environment of ``ids`` whether its given numbers are within their limits."""
+    """Return whether the numbers of each environment in ``ids`` are within their limits."""
     within = np.ones(len(ids), dtype=bool)
     for x, limit in states:
         if x is not None:
-            within &= (np.abs(x[ids]) <= limit).reshape(len(ids), -1).all(axis=1)  # NaN is not
+            within &= (np.abs(x[ids]) <= limit).reshape(len(ids), -1).all(axis=1)  # False for NaN
     return within
 
 
@@ -318,7 +320,7 @@ class CpuSites:
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cross products of ``(n, 3)`` vectors, one operation at a time, so that all batch sizes round equally."""
+    """Compute cross products of ``(n, 3)`` vectors by single operations, so that all batch sizes round equally."""
     out = np.empty_like(a)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         out[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
