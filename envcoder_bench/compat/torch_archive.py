@@ -89,6 +89,11 @@ def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
     return wrapped, f"{module._type().qualified_name()}.forward", graphs
 
 
+def class_name(kind: Any) -> str | None:
+    """Return the full name of a class in a graph of TorchScript; None for another type."""
+    return kind.qualified_name() if isinstance(kind, torch._C.ClassType) else None
+
+
 def _refuse_large(reader: Any, limit: int) -> None:
     size = sum(map(reader.get_record_size, reader.get_all_records()))
     if size > limit:

@@ -30,7 +30,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import MODEL, SearchSettings
 from envcoder_bench.search.terms import term_variants
 from envcoder_bench.video import default_videos
-from envcoder_bench.video.page import read_videos, videos_of
+from envcoder_bench.video.page import make_videos, read_videos
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Search:
         """Return the videos of the final evaluation, which are made once."""
         count = default_videos()
         kept = read_videos(self._folder.final) if count != 0 else None
-        return kept or videos_of(open_run(self._folder.final), count)
+        return kept or make_videos(open_run(self._folder.final), count)
 
 
 def _flags(error: UserError) -> str:

@@ -25,7 +25,7 @@ def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.n
 
 
 class View:
-    """The camera of a recording: equal for all episodes if the robot stands still, else it follows each robot."""
+    """The camera of a recording. If the robot stands still, it is fixed; otherwise it follows each robot."""
 
     def __init__(self, model: Any, recording: Recording) -> None:
         self._recording = recording
@@ -38,8 +38,10 @@ class View:
         self._tracks: dict[int, np.ndarray] = {}
 
     def _samples(self) -> list[np.ndarray]:
-        """Poses from all parts of all episodes, without the few in which something is thrown far away."""
-        poses = [e.qpos[k] for e in self._recording.episodes for k in range(0, e.steps + 1, max(1, e.steps // 8))]
+        """Return poses from all parts of all episodes."""
+        poses = []
+        for episode in self._recording.episodes:
+            poses += [episode.qpos[k] for k in range(0, episode.steps + 1, max(1, episode.steps // 8))]
         return poses
 
     def camera(self, episode: Episode, step: int) -> Camera:
@@ -53,7 +55,7 @@ class View:
         )
 
     def _track(self, episode: Episode) -> np.ndarray:
-        """The root's path, smoothed in both directions so that the camera does not lag."""
+        """Return the root's path, smoothed in both directions so that the camera does not lag."""
         path = episode.qpos[:, :3].astype(np.float64)
         keep = float(np.exp(-self._recording.dt / SMOOTHING))
         for order in (slice(None), slice(None, None, -1)):
@@ -67,7 +69,7 @@ class View:
 
 
 def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:
-    """Return the markers of a step, by the names of goals.
+    """Return the markers of a step. The names of the goals select them.
 
     ``commands``: velocity of a walking robot; ``goal_rot``: orientation that a cube is turned to, and without it
     ``goal_pos``: a point, world frame.
@@ -90,10 +92,10 @@ def _orientation(episode: Episode, step: int) -> list[Marker]:
         return []
     pose, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
     wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
-    shown: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
+    cube_and_axes: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
     for at, axes in ((pose[:3], rendering.axes_of(pose[3:])), (above, wanted)):
-        shown += [Arrow(at, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
-    return shown
+        cube_and_axes += [Arrow(at, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+    return cube_and_axes
 
 
 def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]:
