@@ -252,7 +252,7 @@ def settle_task(args: argparse.Namespace) -> None:
 
 
 # flags that are keys of cfg/config.yaml, or stand for some
-_OF_CONFIG = {*RunConfig.model_fields, "gpu_id", "trainer", "task_config", "train_config", "no_baselines"}
+_OF_CONFIG = {*RunConfig.model_fields, "gpu_id", "trainer", "task_config", "train_config", "no_baselines", "half_step"}
 
 
 def flag_words(args: argparse.Namespace) -> list[str]:
