@@ -24,6 +24,7 @@ HEAVY = [
     "warp",
     "openai",
     "anthropic",
+    "ray",
 ]
 CODE = """
 import json, sys
@@ -32,13 +33,14 @@ try:
     code = main({words!r})
 except SystemExit as stop:
     code = stop.code
+{after}
 print(json.dumps([code, [name for name in {heavy!r} if name in sys.modules]]))
 """
 
 
-def loaded(command, *words):
-    """A command's exit code, and which of HEAVY it imported."""
-    code = CODE.format(command=command, words=list(words), heavy=HEAVY)
+def loaded(command, *words, after=""):
+    """A command's exit code, and which of HEAVY it and a statement after it imported."""
+    code = CODE.format(command=command, words=list(words), heavy=HEAVY, after=after)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -42,6 +42,19 @@ def compute_torque(action, state_dict):
     push = 100.0 * action.sum(dim=1, keepdim=True)
     return torch.cat([push, torch.zeros_like(push)], dim=1)
 """
+# waits after the first iterations, which save a state, until there is a file GO: however busy the machine is, a test can
+# then do something to a run in training
+WAITS = """
+import os, time
+calls = 0
+def compute_reward(pole_angle):
+    global calls
+    calls += 1
+    while calls > 150 and not os.path.exists("GO"):
+        time.sleep(0.01)
+    return torch.cos(pole_angle)
+"""
+WAITING_ITERATIONS = 12
 WIDE = """
 def compute_observation(state_dict):
     x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
@@ -112,7 +125,7 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
             if reached():
                 process.send_signal(number)
                 break
-        time.sleep(0.002)
+        time.sleep(0.02)
     try:
         told = process.communicate(timeout=PATIENCE)[1]
     except subprocess.TimeoutExpired:
