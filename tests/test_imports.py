@@ -62,6 +62,11 @@ def test_check_does_not_import_torch_compiler_or_plotting_packages():
     assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)
 
 
+def test_what_trains_in_one_process_does_not_import_ray():
+    code, found = loaded("eval_shapers", "--help", after="import envcoder_bench.run.evaluate")
+    assert code == 0 and "torch" in found and "ray" not in found
+
+
 def test_a_checkout_on_the_import_path_is_enough():
     """Without site-packages, as on a machine where nothing can be installed; both packages are of this checkout."""
     root = Path(envcoder_bench.__file__).resolve().parents[1]

@@ -42,8 +42,8 @@ def compute_torque(action, state_dict):
     push = 100.0 * action.sum(dim=1, keepdim=True)
     return torch.cat([push, torch.zeros_like(push)], dim=1)
 """
-# waits after the first iterations, which save a state, until there is a file GO: however busy the machine is, a test can
-# then do something to a run in training
+# waits after the first iterations, which save a state, until there is a file GO: so a test does something to a run in
+# training, however busy the machine is
 WAITS = """
 import os, time
 calls = 0
@@ -79,6 +79,10 @@ CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40"]
 SETTINGS: dict[str, Any] = {  # the same run for ``evaluate``
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 4, "learning_iterations": 4,
     "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
+}  # fmt: skip
+# for runs of many groups, whose results are only compared with each other
+SHORT = {
+    "task.env.episodeLength": 20, "train.params.config.horizon_length": 8, "train.params.config.mini_epochs": 2,
 }  # fmt: skip
 
 
