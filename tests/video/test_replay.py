@@ -249,7 +249,7 @@ def test_eval_shapers_writes_the_page_and_resume_keeps_it(tmp_path, capsys, monk
 
 
 def test_page_says_which_part_of_the_episodes_videos_show():
-    assert page_of_run._shown_part(8.1, 8.0) == "" and page_of_run._shown_part(0.1, 0.08) == "", "all of them"
-    assert page_of_run._shown_part(5.1, 8.0) == " Videos show the first 5 s."
-    slow = page_of_run._shown_part(0.13, 8.0)
+    assert page_of_run._describe_length(8.1, 8.0) == "" and page_of_run._describe_length(0.1, 0.08) == "", "all of them"
+    assert page_of_run._describe_length(5.1, 8.0) == " Videos show the first 5 s."
+    slow = page_of_run._describe_length(0.13, 8.0)
     assert slow.startswith(" Drawing is slow on this machine, so videos show only the first 0.13 s;")
