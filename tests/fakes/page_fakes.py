@@ -116,7 +116,7 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
         components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
         step_fitness=pd.DataFrame(steps, columns=[*keys, "step", "seconds", "fitness", "active"]),
-        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown], 1.0, "a note"),
+        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines, 1.0) for name in shown], "a note"),
         how={"device": "a CPU", "torch": "2"},
         command="eval-shapers --task Cartpole",
     )

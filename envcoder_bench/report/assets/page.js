@@ -225,14 +225,14 @@
   function videos() {
     const host = $("videos");
     if (!host || !data.videos) return;
-    const players = [], length = data.videos.length_s;
+    const players = [];
     let at = 0, playing = false, last = 0, rate = 1;
     for (const own of data.videos.episodes) {
       const figure = make("figure"), live = make("div", { class: "live" }), holder = make("div", { class: "chart" });
       let video = null;
       if (own.mp4) {
         const bytes = Uint8Array.from(atob(own.mp4), (c) => c.charCodeAt(0));
-        video = make("video", { playsinline: "", preload: "auto", "aria-label": own.name });
+        video = make("video", { playsinline: "", preload: "auto", "aria-label": own.name, poster: own.poster && `data:image/jpeg;base64,${own.poster}` });
         video.muted = true;
         video.src = own.url = URL.createObjectURL(new Blob([bytes], { type: "video/mp4" }));
         own.mp4 = null;
@@ -242,6 +242,7 @@
       host.append(figure);
       const series = own.lines.map((line, k) => ({ label: line.name, values: line.values, color: k ? colorOf(k - 1) : "var(--ink)", width: k ? 1.2 : 2 }));
       const plot = chart(holder, { x: own.times, series, height: 150, small: true, xTicks: (t) => `${round(t, 3)} s`, onClick: (t) => seek(t), xHover: (t) => `at ${round(t, 3)} s` });
+      live.replaceChildren(...own.lines.map((line, k) => make("span", {}, make("span", { class: "dot", style: `background:${series[k].color}` }), make("span", { text: `${line.name} ` }), make("span"))));
       const head = make("div", { class: "playhead" });
       plot.over.append(head);
       players.push({ video, plot, head, live, own });
@@ -257,23 +258,23 @@
         head.style.left = `${plot.valToPos(stop, "x")}px`;
         let k = 0;
         while (k + 1 < own.times.length && own.times[k + 1] <= at + 1e-9) k += 1;
-        live.textContent = own.lines.slice(0, 4).map((line) => `${line.name} ${round(line.values[k], 3)}`).join("   ");
+        [...live.children].forEach((key, n) => { key.lastChild.textContent = round(own.lines[n].values[k], 3); });
       }
     };
-    const pictureTime = (t) => Math.min(t, Math.max(0, length - 0.02));
-    const seek = (t) => { at = Math.max(0, Math.min(end, t)); players.forEach(({ video }) => { if (video) video.currentTime = pictureTime(at); }); show(); };
+    const pictureTime = (t, own) => Math.min(t, Math.max(0, own.length_s - 0.02));
+    const seek = (t) => { at = Math.max(0, Math.min(end, t)); players.forEach(({ video, own }) => { if (video) video.currentTime = pictureTime(at, own); }); show(); };
     const pause = () => { playing = false; button.textContent = "▶ Play"; players.forEach(({ video }) => video && video.pause()); };
     const play = () => {
       if (at >= end - 1e-3) seek(0);
       playing = true; last = performance.now(); button.textContent = "❚❚ Pause";
-      players.forEach(({ video }) => { if (video && at < length) { video.playbackRate = rate; video.play().catch(() => {}); } });
+      players.forEach(({ video, own }) => { if (video && at < own.length_s) { video.playbackRate = rate; video.play().catch(() => {}); } });
       requestAnimationFrame(step);
     };
     const step = (now) => {
       if (!playing) return;
       at = Math.min(end, at + ((now - last) / 1000) * rate);
       last = now;
-      for (const { video } of players) if (video && at < length - 0.1 && Math.abs(video.currentTime - at) > 0.15) video.currentTime = at;  // keep together
+      for (const { video, own } of players) if (video && at < own.length_s - 0.1 && Math.abs(video.currentTime - at) > 0.15) video.currentTime = at;  // keep together
       show();
       if (at >= end) { pause(); return; }
       requestAnimationFrame(step);

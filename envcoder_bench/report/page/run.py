@@ -54,6 +54,8 @@ class PageEpisode:
         summary: one line beneath it, such as its fitness.
         times: seconds.
         lines: values at these times by name; the first one is the fitness so far.
+        seconds: the length of the video.
+        poster: a JPEG file, shown before the video is played.
     """
 
     name: str
@@ -61,6 +63,8 @@ class PageEpisode:
     summary: str
     times: Sequence[float]
     lines: Mapping[str, Sequence[float]]
+    seconds: float = 0.0
+    poster: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,10 @@ class PageVideos:
     """The videos of a page.
 
     Attributes:
-        seconds: the length of the videos.
         note: what is said about them, or why there are none.
     """
 
     episodes: Sequence[PageEpisode] = ()
-    seconds: float = 0.0
     note: str = ""
 
 
@@ -218,6 +220,8 @@ def _videos(shown: PageVideos) -> dict[str, Any] | None:
         {
             "name": visible(episode.name),
             "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
+            "length_s": episode.seconds,
+            "poster": None if episode.poster is None else base64.b64encode(episode.poster).decode(),
             "summary": visible(episode.summary),
             "times": [round(t, 4) for t in episode.times],
             "lines": [
@@ -228,4 +232,4 @@ def _videos(shown: PageVideos) -> dict[str, Any] | None:
         for episode in shown.episodes
     ]
     end = max(float(episode.times[-1]) for episode in shown.episodes)
-    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}
+    return {"end_s": end, "episodes": episodes}
