@@ -310,8 +310,8 @@ examples:
   COMMAND path/to/robot.urdf --name Hopper --floating --ground --output tasks/hopper
 
 It writes the model with plain drives (docs/add_a_task.md), task.py, task.yaml and both baselines, with an example goal:
-forward velocity if the robot floats or slides in a plane, else joint positions. EDIT marks what to make your own. What differs from the
-file is printed.
+forward velocity if the robot floats or slides in a plane, else joint positions. EDIT marks what to make your own. What
+differs from the file is printed.
 
 exit codes: 0 done; 2 bad input, or a model with parts that are not supported, with the reason.
 """
@@ -335,9 +335,8 @@ def new_task(words: list[str]) -> int:
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
     for change in task.changes:
         print(f"- {change}")
-    print(
-        f"{shown(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints and control steps of {task.step}"
-    )
+    driven = f"{len(task.driven)} driven joints and control steps of {task.step}"
+    print(f"{shown(task.folder)}: the task {task.name}, with {driven}")
     print(f"next: edit the lines with EDIT, then envcoder-bench check-task {shown(task.folder)}")
     return 0
 
