@@ -17,8 +17,8 @@ from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.core.words import alone, counted, duration, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
-from envcoder_bench.report.page.shell import PAGE, Section
-from envcoder_bench.report.terms.table import study_sections
+from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.terms.table import study_lead, study_sections
 from envcoder_bench.results.logs import StepFitnessLog, read_curves
 from envcoder_bench.results.ranking import Ranked, entrants
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, median_seed, open_run
@@ -229,6 +229,9 @@ def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpis
 
 def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
+    studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in studies}
+    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
     return RunPage(
         title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=run.fitness_meaning,
@@ -243,17 +246,13 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         videos=videos,
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",
-        sections=_sections(run),
+        sections=study_sections(studies, pictures, shown(folder.path)),
+        lead=study_lead(studies, shown(folder.path)),
         folder=shown(folder.path),
+        pairs=None if studies else run.pairs,  # a variant is compared with its original only
+        best=not studies,
+        final=cfg.learning_iterations,
     )
-
-
-def _sections(run: OpenedRun) -> list[Section]:
-    """Return the sections on variants."""
-    studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
-    files = {study.original: run.folder.path / picture(study) for study in studies}
-    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
-    return study_sections(studies, pictures, shown(run.folder.path))
 
 
 def _facts(run: OpenedRun) -> list[str]:

@@ -117,6 +117,18 @@
     const tip = make("div", { class: "tip", hidden: "" });
     let focused = null;
     const width = () => Math.max(200, host.clientWidth - (small ? 6 : 0));
+    const bandOf = (own, k) => ({ series: [k + 1, own.band + 1], fill: () => `${ink(own.fill)}${own.ofFocus ? "33" : "22"}` });
+    // the band of the line under the finger; those of all lines would hide one another
+    const focus = (u, found) => {
+      focused = found;
+      const k = series.findIndex((own) => own.ofFocus && own.ofFocus === found);
+      if (series.some((own) => own.ofFocus)) {
+        u.delBand(null);
+        if (k >= 0) u.addBand(bandOf(series[k], k));
+        u.redraw(true, false);
+      }
+      u.setSeries(found, { focus: true });
+    };
     const options = {
       width: width(), height, legend: { show: false }, padding: [10, 18, 0, 0],
       scales: { x: { time: false }, y: { range: (u, low, high) => { if (low === null || high === null) return [0, 1]; const gap = (high - low || Math.abs(high) || 1) * 0.06; return [low - gap, high + gap]; } } },
@@ -124,7 +136,7 @@
       cursor: { drag: { x: !onClick, y: false }, focus: { prox: -1 }, points: { size: 6 }, y: false },
       focus: { alpha: 0.25 },
       series: [{}, ...series.map((own) => ({ label: own.label, stroke: () => ink(own.color), width: own.width || 1.6, dash: own.dash, show: own.show !== false, spanGaps: true, points: { show: own.values.filter((v) => v !== null).length === 1 } }))],
-      bands: series.flatMap((own, k) => (own.band ? [{ series: [k + 1, own.band + 1], fill: () => `${ink(own.fill)}22` }] : [])),
+      bands: series.flatMap((own, k) => (own.band && !own.ofFocus ? [bandOf(own, k)] : [])),
       hooks: {
         setCursor: [(u) => {
           const k = u.cursor.idx;
@@ -134,7 +146,7 @@
             const d = v === null || v === undefined ? Infinity : Math.abs(u.valToPos(v, "y") - u.cursor.top);
             if (d < best) { best = d; found = i; }
           });
-          if (found !== focused) { focused = found; u.setSeries(found, { focus: true }); }
+          if (found !== focused) focus(u, found);
           if (found === null) { tip.hidden = true; return; }
           const value = u.data[found][k];
           tip.textContent = `${series[found - 1].label}: ${round(value)} ${xHover ? xHover(u.data[0][k]) : `at ${compact(u.data[0][k])}`}`;
@@ -147,7 +159,7 @@
     };
     const plot = new uPlot(options, [x, ...series.map((own) => own.values)], host);
     host.append(tip);
-    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; if (focused !== null) { focused = null; plot.setSeries(null, { focus: true }); } });
+    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; if (focused !== null) focus(plot, null); });
     if (onClick) plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) onClick(plot.posToVal(plot.cursor.left, "x")); });
     charts.push({ plot, width, height, host });
     return plot;
@@ -182,12 +194,14 @@
         places.set(own.name, [series.length + 1]);
         if (line.low) {
           const at = series.length;
-          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: own.color }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
+          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: own.color, ofFocus: at + 3 }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
           places.set(own.name, [at + 1, at + 2, at + 3]);
         }
         series.push({ label: own.name, values: line.mean, ...style });
       }
-      plot = chart(host, { x: data.curves.x, series, xLabel: "environment steps of each candidate and seed", yLabel: select.value.replace("_", " "), height: 380 });
+      const last = select.value === "fitness" ? data.curves.final : null;
+      plot = chart(host, { x: data.curves.x, series, xLabel: "environment steps of each candidate and seed", yLabel: select.value.replace("_", " "), height: 380,
+        xHover: (t) => `at ${compact(t)}${t === last ? ", the final evaluation of full episodes" : ""}` });
     };
     const toggle = (name, on) => { if (on) shown.add(name); else shown.delete(name); (places.get(name) || []).forEach((k) => plot.setSeries(k, { show: on })); };
     const list = chips($("curves-chips"), data.candidates.filter((own) => own.trained).map((own) => ({ name: own.name, color: own.color, on: shown.has(own.name) })), toggle);
