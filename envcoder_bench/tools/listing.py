@@ -92,8 +92,12 @@ def _ranked(folder: RunFolder) -> list[Ranked]:
     That of summary.json is the one that the run printed: it has what tells equal candidates apart.
     """
     if folder.complete:
-        with contextlib.suppress(OSError, ValueError):
+        try:
             return read_ranking(folder.summary)
+        except (OSError, ValueError) as damage:
+            with contextlib.suppress(OSError, ValueError):
+                return rank(read_results(folder.results))
+            raise damage
     return rank(read_results(folder.results)) if folder.results.is_file() else []
 
 
