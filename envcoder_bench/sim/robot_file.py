@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from envcoder_bench.core.words import listed
+from envcoder_bench.core.words import join_words
 from envcoder_bench.sim.mujoco_plain import check_copy, self_contained
 
 NOTHING_TO_STAND_ON = (
@@ -250,7 +250,7 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
                 drive = drives[joint]
                 converted.setdefault(f"forcerange {drive.low:g} to {drive.high:g}, from {factors}", []).append(joint)
             changes += [f"actuator {name}: {change}"] * bool(change and model.actuator_trntype[a] != _OF_TENDON)
-    changes += [f"{listed(joints)}: {how}" for how, joints in converted.items()]
+    changes += [f"{join_words(joints)}: {how}" for how, joints in converted.items()]
     in_file, in_order = list(drives), [name for j in range(model.njnt) if (name := model.joint(j).name) in drives]
     if in_file != in_order:
         changes.append(

@@ -14,8 +14,8 @@ import numpy as np
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, plain, select
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import alone, counted, duration, number
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import counted, duration, format_fitness, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.report.terms.table import study_lead, study_sections
@@ -28,7 +28,7 @@ from envcoder_bench.run.lint import Verdict, judge_run
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.shaping.discovery import name_fault
 from envcoder_bench.shaping.kinds import ALIASES
-from envcoder_bench.shaping.text import definitions, shown_definitions
+from envcoder_bench.shaping.text import definitions, describe_definitions
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -223,7 +223,7 @@ def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpis
     lines.update({name: values[at].tolist() for name, values in parts.items()})
     ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
     seed = seed_text(run, episode.name, episode.seed)
-    summary = f"{seed}: fitness {alone(recording.episode_fitness(episode))}{ended}"
+    summary = f"{seed}: fitness {format_fitness(recording.episode_fitness(episode))}{ended}"
     return PageEpisode(episode.name, None, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
@@ -246,9 +246,9 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         videos=videos,
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",
-        sections=study_sections(studies, pictures, shown(folder.path)),
-        lead=study_lead(studies, shown(folder.path)),
-        folder=shown(folder.path),
+        sections=study_sections(studies, pictures, display_path(folder.path)),
+        lead=study_lead(studies, display_path(folder.path)),
+        folder=display_path(folder.path),
         pairs=None if studies else run.pairs,  # a variant is compared with its original only
         best=not studies,
         final=cfg.learning_iterations,
@@ -280,7 +280,7 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
         # which of its functions are used
         kinds = list(defined.names)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
-        facts = {"its functions": shown_definitions(defined, taken if name not in BASELINES else kinds)}
+        facts = {"its functions": describe_definitions(defined, taken if name not in BASELINES else kinds)}
         if name not in BASELINES:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):

@@ -58,13 +58,18 @@ class View:
     def _track(self, episode: Episode) -> np.ndarray:
         """The path of the robot's first body, smoothed in both directions so that the camera does not lag."""
         path = rendering.base_path(self._model, episode.qpos.astype(np.float64))
-        height = path[0, 2]
+        height, count = path[0, 2], len(path)
+        # beyond both ends as within, turned around, so that the camera neither waits nor stops early
+        margin = min(count - 1, round(3 * SMOOTHING / self._recording.dt))
+        before, after = 2 * path[0] - path[margin:0:-1], 2 * path[-1] - path[-2 : -2 - margin : -1]
+        path = np.concatenate((before, path, after))
         keep = float(np.exp(-self._recording.dt / SMOOTHING))
         for order in (slice(None), slice(None, None, -1)):
             smooth = path[order].copy()
             for k in range(1, len(smooth)):
                 smooth[k] = keep * smooth[k - 1] + (1 - keep) * smooth[k]
             path = smooth[order]
+        path = path[margin : margin + count]
         if self._flat:
             path[:, 2] = 0.3 * path[:, 2] + 0.7 * height  # jumps stay visible
         return path

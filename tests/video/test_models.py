@@ -82,6 +82,8 @@ def test_camera_follows_a_robot_on_slides_from_its_side_or_as_its_own_camera_loo
     assert middle.lookat[0] - first.lookat[0] == pytest.approx(15.0, abs=1.5)
     assert first.distance == middle.distance < 2.0, "the robot fills the picture"
     assert first.azimuth == pytest.approx(azimuth) and first.elevation < 0
+    for step in (0, 25, 50):  # in the middle of the picture from the beginning to the end
+        assert view.camera(made.episodes[0], step).lookat[0] == pytest.approx(30.0 * step / 50, abs=0.05)
     # it can run off neither the drawn floor nor into a black sky
     assert not model.geom_size[model.geom("floor").id, :2].any()
     assert (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).sum() == 1

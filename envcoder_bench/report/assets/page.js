@@ -303,6 +303,8 @@
   // links to a candidate open its details
   const open = () => { const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); } };
   window.addEventListener("hashchange", open);
+  // a search's winner is named at the right end of its plot, which is wider than a phone
+  document.querySelectorAll("#search-section img").forEach((picture) => { picture.parentNode.scrollLeft = picture.parentNode.scrollWidth; });
   ranking(); letters(); speed(); curves(); components(); videos();
   comparePair({ data, $, make, chart, chips, round, colorOf });
   open();

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import fixed, some
+from envcoder_bench.core.words import fixed, join_some
 from envcoder_bench.report.certainty import first_place, nothing_learnt, verdict
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
@@ -154,7 +154,7 @@ def _lead(run: RunPage) -> list[str]:
     if not first_place(run.ranked):  # how sure is unknown
         decimals = fitness_decimals(run.ranked)
         best = [row.candidate for row in candidates if row.rank == candidates[0].rank]  # of equals none is the first
-        words = f"highest fitness: {best[0]}" if len(best) == 1 else f"equal highest fitness: {some(best)}"
+        words = f"highest fitness: {best[0]}" if len(best) == 1 else f"equal highest fitness: {join_some(best)}"
         lines = [f"{words}, {fixed(candidates[0].fitness, decimals)}", *lines]
     warning = nothing_learnt(run.ranked, folder=run.folder)
     return [*lines, *([warning] if warning else [])]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from envcoder_bench.core.words import aligned, counted, fixed, number, shorten, some, wrap
+from envcoder_bench.core.words import aligned, counted, fixed, join_some, number, shorten, wrap
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.table import numbers
@@ -134,7 +134,7 @@ def study_lead(all_studies: Sequence[Study], folder: str = "RUN") -> list[str]:
     """Return what a run with variants decides, for the head of its page; empty without variants."""
     lines = []
     for study in all_studies:
-        words = [f"{word}: {some(names, 8)}" for word, names in verdicts(study).items()]
+        words = [f"{word}: {join_some(names, 8)}" for word, names in verdicts(study).items()]
         what = "sweep" if study.is_sweep else "terms"
         lines.append(f"{what} of {study.original}: {'; '.join(words) or NO_EFFECT}")
         lines += seeds_that_show(study, folder)
@@ -185,10 +185,11 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     zero = dict.fromkeys(effect.term for effect in study.effects if effect.share == 0)
     if zero:
         repeats = f"if it always is, its variants only repeat {study.original}"
-        lines.append(f"{some(list(zero))}: 0 in the last evaluation; {repeats}")
+        lines.append(f"{join_some(list(zero))}: 0 in the last evaluation; {repeats}")
     if study.unseen:
         lines.append(
-            f"{some(list(study.unseen))}: 0 in all states in which the form of the reward was found; taken to be added"
+            f"{join_some(list(study.unseen))}: 0 in all states in which the form of the reward was found; "
+            "taken to be added"
         )
     return lines
 
