@@ -87,11 +87,17 @@ def read_run(path: Path) -> ListedRun:
 
 
 def _read_ranked(folder: RunFolder) -> list[Ranked]:
-    """Return the ranking by results.csv, else by summary.json; empty before the first evaluation."""
+    """Return the ranking of summary.json, or else of results.csv; empty before the first evaluation.
+
+    The run printed the ranking of summary.json, which also orders equal candidates.
+    """
     if folder.complete:
-        with contextlib.suppress(OSError, ValueError):
-            return rank(read_results(folder.results))
-        return read_ranking(folder.summary)
+        try:
+            return read_ranking(folder.summary)
+        except (OSError, ValueError) as damage:
+            with contextlib.suppress(OSError, ValueError):
+                return rank(read_results(folder.results))
+            raise damage
     return rank(read_results(folder.results)) if folder.results.is_file() else []
 
 
