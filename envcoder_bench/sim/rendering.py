@@ -227,13 +227,14 @@ def own_camera(model: Any) -> np.ndarray | None:
     return None
 
 
-def base_path(model: Any, poses: np.ndarray) -> np.ndarray:
-    """Return the positions ``(n, 3)`` of the first body, m, in ``poses`` ``(n, nq)``."""
+def centre_path(model: Any, poses: np.ndarray) -> np.ndarray:
+    """Return the positions ``(n, 3)`` of the robot's centre of mass, m, in ``poses`` ``(n, nq)``."""
     data, path = mujoco.MjData(model), np.empty((len(poses), 3))
     for k, qpos in enumerate(poses):
         data.qpos[:] = qpos
         mujoco.mj_kinematics(model, data)
-        path[k] = data.xpos[1]
+        mujoco.mj_comPos(model, data)
+        path[k] = data.subtree_com[1]
     return path
 
 
