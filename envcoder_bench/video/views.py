@@ -58,7 +58,7 @@ class View:
         )
 
     def _track(self, episode: Episode) -> np.ndarray:
-        """Return the path of the robot's centre of mass, smoothed in both directions so that the camera does not lag."""
+        """Return the path of the robot's centre of mass, smoothed in both directions: the camera does not lag."""
         path = rendering.centre_path(self._model, episode.qpos.astype(np.float64))
         height, count = path[0, 2], len(path)
         # mirror the path at both ends, so that the camera neither starts late nor stops early
