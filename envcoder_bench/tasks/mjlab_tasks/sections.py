@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
 from envcoder_bench.tasks.mjlab_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.tasks.mjlab_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
@@ -123,14 +120,8 @@ class MjlabSections:
     def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
         task = self._trial
-        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
-        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
         try:
-            task.attach(replace(groups, patches=[patches]))
-            task.prepare_reset(everyone)
-            task.settle()
-            task.step(groups.actions)
-            task.settle()
+            task.try_step(patches)
         except PatchError:
             raise
         except FAULTS as error:

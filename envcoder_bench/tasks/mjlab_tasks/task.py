@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.base import EnvGroups, Task
 from envcoder_bench.tasks.mjlab_tasks.facts import Facts
-from envcoder_bench.tasks.mjlab_tasks.patches import patched
+from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class MjlabTask(Task):
         self.device = torch.device(device)
         with quiet():
             simulation = simulation_of(cfg, device, facts.needs_warp)
-            self.world = World(facts.source.env_cfg(), num_envs, device, simulation, facts.obs_sets)
+            self.world = World(facts, num_envs, device, simulation)
         env = self.world.env
         self.dt, self.substeps = env.step_dt, env.cfg.decimation
         # IsaacGymEnvs' time-out comes one step earlier than mjlab's
@@ -117,11 +118,12 @@ class MjlabTask(Task):
         base = self.world.cfg
         configs = patched(base, patches, self._obs_sets["actor"][0])
         self._restore_model()
+        self._buffers["terms"].zero_()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
-            for first, last in runs([world_key(cfg) for cfg in configs]):
+            for first, last in runs([world_key(cfg, self.world.reads_rewards) for cfg in configs]):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 own = range(first, last)
@@ -164,6 +166,15 @@ class MjlabTask(Task):
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         # unused: the action goes to mjlab's action terms
         return torch.zeros_like(action)
+
+    def try_step(self, patches: Patches | None = None) -> None:
+        """Begin episodes with a candidate's patches, and take a step without actions."""
+        groups = EnvGroups.alone(self.num_envs, torch.zeros(self.num_envs, self.num_dofs, device=self.device))
+        self.attach(replace(groups, patches=[patches or {}]))
+        self.prepare_reset(torch.ones_like(self._mask))
+        self.settle()
+        self.step(groups.actions)
+        self.settle()
 
     # one control step
 
