@@ -18,11 +18,9 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, RobotModel
-from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 
-# MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
-_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
 
 Rows = slice | np.ndarray  # of environments
@@ -37,7 +35,6 @@ class MujocoCpu(MujocoTensors):
 
         # views of the batch's own memory, which its step reads and writes
         self._batch = make_batch(_for_batch(robot), num_envs, num_threads)
-        self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
         self._qvel = self._batch.bind("qvel")
@@ -106,9 +103,7 @@ class MujocoCpu(MujocoTensors):
         bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
-        if self._full.max() > 1:
-            self._overflows += (self._full > 1).any(axis=1) & ~bad
-            self._full[...] = 1
+        self._overflows += take_overflows(self._batch) & ~bad
 
         # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]

@@ -18,7 +18,7 @@ from mujoco_batches.engine.numerics import (
     quat_multiply,
     rotation_matrices,
 )
-from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource
 from mujoco_batches.scene.params import DOF_MODE_POS, DOF_MODE_VEL
 from mujoco_batches.scene.transforms import pose_array
@@ -54,6 +54,7 @@ class CpuEngine(Engine):
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
+        self._dropped = np.zeros(self.num_envs, dtype=bool)
         self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
@@ -91,11 +92,16 @@ class CpuEngine(Engine):
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
+            self._dropped |= take_overflows(self._batch) & ~bad
             self._contacts[bad], self._dof_forces[bad] = 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
         self.forces.zero_()
+
+    def take_overflows(self) -> Tensor:
+        dropped, self._dropped = torch.from_numpy(self._dropped), np.zeros_like(self._dropped)
+        return dropped
 
     def _derive(self) -> None:
         """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""

@@ -60,6 +60,7 @@ class WarpEngine(Engine):
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
         super().__init__(layout, poses, torch.device(device))
         n = self.num_envs
+        self._dropped = torch.zeros(n, dtype=torch.bool, device=self.device)
         self.overflows = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._blow_ups = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._dof_forces = torch.zeros_like(self.efforts)
@@ -107,7 +108,7 @@ class WarpEngine(Engine):
             setattr(self._drives, name, wp.from_torch(getattr(self, name)))
         self._drives.forces = wp.from_torch(self.forces.view(self.num_envs, -1))
         self._results = kernels.Results()
-        for name in ("blown", "blow_ups", "overflows", "dof_forces", "contacts", "sensors"):
+        for name in ("blown", "blow_ups", "overflows", "dropped", "dof_forces", "contacts", "sensors"):
             tensor = getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
             setattr(self._results, name, wp.from_torch(tensor))
         for name in ("accelerations", "wrenches"):
@@ -210,6 +211,11 @@ class WarpEngine(Engine):
         if sensors:
             world = self._kernel_layout, self._kernel_model, self._kernel_data
             self._launch(kernels.read_sensors, (sensors,), *world, self._results)
+
+    def take_overflows(self) -> Tensor:
+        dropped = self._dropped.clone()
+        self._dropped.zero_()
+        return dropped
 
     def _check_overflows(self) -> None:
         """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""

@@ -14,6 +14,8 @@ from mujoco_batches.compat import mujoco_height_fields
 from mujoco_batches.process import usable_cpus
 
 MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
+# the two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
+_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 
 
 def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = None) -> Batch:
@@ -32,6 +34,14 @@ def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
     except SimulationError as error:  # the others ran to completion
         return np.asarray(error.ids, dtype=np.int64)
     return np.zeros(0, dtype=np.int64)
+
+
+def take_overflows(batch: Batch) -> np.ndarray:
+    """Return which simulations dropped contacts or constraint rows since the last call: ``(num_envs,)`` bool."""
+    counts = batch.warning[:, _FULL, 1]
+    dropped = (counts > 1).any(axis=1)
+    counts[...] = 1  # as in make_batch
+    return dropped
 
 
 @contextmanager
