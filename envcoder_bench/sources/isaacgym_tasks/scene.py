@@ -176,7 +176,7 @@ class Scene:
         return state if self._dofs is None else {**state, "dofs": self._dofs.to("cpu", copy=True)}
 
     def take_overflows(self) -> Tensor | bool:
-        """Return where contacts were dropped since the last call, ``(num_envs,)``; unknown with NVIDIA's ``isaacgym``."""
+        """Return where contacts were dropped since the last call, ``(num_envs,)``; False with NVIDIA's ``isaacgym``."""
         engine = getattr(self._sim, "engine", None)
         return False if engine is None else engine.take_overflows()
 

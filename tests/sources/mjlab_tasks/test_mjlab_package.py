@@ -33,7 +33,6 @@ from envcoder_bench.sources.mjlab_tasks.patches import patched
 from envcoder_bench.sources.mjlab_tasks.spec import facts_of
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.registry import find_spec
 
 pytest.importorskip("mjlab")
 pytestmark = pytest.mark.slow  # constructing a scene takes a second
