@@ -197,8 +197,6 @@ class BatchSimulation:
         self.cfg, self.device, self.num_envs = cfg, device, num_envs
         self.mj_model = spec.compile() if model is None else model
         cfg.mujoco.apply(self.mj_model)
-        if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(self.mj_model):
-            self.mj_model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE  # as in sim/mujoco_cpu.py
         self.warnings: Counter[str] = Counter()
         with self._counting():
             self.batch = make_batch(self.mj_model, num_envs)

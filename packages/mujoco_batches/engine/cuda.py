@@ -24,8 +24,9 @@ from mujoco_batches.engine import cuda_kernels as kernels
 from mujoco_batches.engine.base import Engine
 from mujoco_batches.engine.cuda_properties import WarpProperties
 from mujoco_batches.engine.layout import Layout
-from mujoco_batches.engine.numerics import first_state, mass_addresses, massless_roots, position_limits, room
+from mujoco_batches.engine.numerics import first_state, massless_roots, position_limits, room
 from mujoco_batches.physics.live_tensors import restore, save
+from mujoco_batches.physics.models import mass_addresses
 from mujoco_batches.physics.warp_contacts import ContactForces
 from mujoco_batches.physics.warp_device import DROPPING, captured, put_model
 from mujoco_batches.physics.warp_loading import load_kernels
@@ -89,8 +90,8 @@ class WarpEngine(Engine):
         # single precision needs more iterations; sparse matrices where dense ones of many joints are slow
         host = copy.copy(layout.model)
         host.opt.iterations, host.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
-        if host.nv > _DENSE_DOFS:
-            host.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
+        kinds = mujoco.mjtJacobian
+        host.opt.jacobian = kinds.mjJAC_SPARSE if host.nv > _DENSE_DOFS else kinds.mjJAC_DENSE
         self._model = put_model(host)
         contacts, rows = room(host)
         self._data = data = mjw.make_data(host, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
