@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +40,7 @@ class MjlabTask(Task):
     clip_actions = float("inf")
     clip_observations = float("inf")
     refusals: Mapping[str, str] = REFUSALS
+    patched_stages = ("reward", "observation", "terminal", "goal", "initial_state")
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         from envcoder_bench.sources.mjlab_tasks.fitness import Fitness
@@ -82,6 +82,7 @@ class MjlabTask(Task):
         self.default_state: dict[str, Tensor] = {}
         self.faults: dict[int, Exception] = {}
         self._fitness = Fitness(facts.measure, num_envs, self.device)
+        self._patches: Sequence[Mapping[str, Any]] = ()
         self.reader = StateReader({})
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
@@ -101,6 +102,9 @@ class MjlabTask(Task):
 
     # groups
 
+    def patch(self, patches: Sequence[Mapping[str, Any]]) -> None:
+        self._patches = patches
+
     def attach(self, groups: EnvGroups) -> None:
         from mjlab.utils.buffers import CircularBuffer
 
@@ -114,9 +118,7 @@ class MjlabTask(Task):
         size = int(groups.lanes.max()) + 1
         count = self.num_envs // size
         self._groups, self.faults = groups, {}
-        patches = groups.patches or [{}] * count
-        base = self.world.cfg
-        configs = patched(base, patches, self._obs_sets["actor"][0])
+        configs = patched(self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self._restore_model()
         self._buffers["terms"].zero_()
         self.world.count(0)
@@ -170,7 +172,8 @@ class MjlabTask(Task):
     def try_step(self, patches: Patches | None = None) -> None:
         """Begin episodes with a candidate's patches, and take a step without actions."""
         groups = EnvGroups.alone(self.num_envs, torch.zeros(self.num_envs, self.num_dofs, device=self.device))
-        self.attach(replace(groups, patches=[patches or {}]))
+        self.patch([patches or {}])
+        self.attach(groups)
         self.prepare_reset(torch.ones_like(self._mask))
         self.settle()
         self.step(groups.actions)
