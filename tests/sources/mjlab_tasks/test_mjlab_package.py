@@ -29,7 +29,6 @@ from envcoder_bench.shaping.dicts import read_dicts, with_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.sources.mjlab_tasks import SECTIONS, source
 from envcoder_bench.sources.mjlab_tasks.faults import PatchError
-from envcoder_bench.sources.mjlab_tasks.patches import patched
 from envcoder_bench.sources.mjlab_tasks.spec import facts_of
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.contract import task_contract
@@ -99,6 +98,8 @@ def reads_rewards():
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_reward_manager_that_a_groups_code_reads_is_bitwise_mjlabs(reads_rewards, scaled, monkeypatch):
     from reference import Reference
+
+    from envcoder_bench.sources.mjlab_tasks.patches import patched
 
     registered = source.Source.env_cfg
 
