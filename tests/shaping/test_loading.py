@@ -263,7 +263,7 @@ def test_non_utf_8_bytes_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
-    assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
+    assert fault(load_source(bad)) == f"mine.py:{line}: is not UTF-8 text from here on: save the file as UTF-8"
 
 
 def test_module_is_unloaded_with_its_last_function():
@@ -340,4 +340,4 @@ def test_a_dict_that_a_task_refuses_has_its_line():
 
     with pytest.raises(CandidateError, match="there is no 'upright'") as error:
         load_candidate("mine", 'rewards = {\n    "a": 1.0,\n    "upright": 1.0,\n}\n', "mine.py", complete=complete)
-    assert error.value.line == 3
+    assert error.value.fault.line == 3
