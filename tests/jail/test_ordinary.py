@@ -106,7 +106,7 @@ def test_jailed_program_equals_the_trusted_program(verdicts, task, name):
 def test_untraceable_files_are_refused_with_a_remedy(verdicts, name):
     (verdict,) = [verdicts[task][name] for task in task_names() if name in typical(task)]
     assert isinstance(verdict, Fault) and verdict.line is not None
-    assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.message)
+    assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.explanation)
 
 
 def test_reward_components_keep_their_names_and_order(verdicts):
