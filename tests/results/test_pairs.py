@@ -10,6 +10,7 @@ from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, POWER, WORSE, advi
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
 from envcoder_bench.results.statistics import Difference, FitnessModel, holm
+from envcoder_bench.shaping.contract import Fault
 
 MEANS = {"human": 0.5, "a": 0.9, "b": 0.86, "c": 0.2}
 
