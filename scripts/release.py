@@ -79,7 +79,9 @@ def main() -> int:
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
     print("in the order of their upload:", *(f"  {file.relative_to(ROOT)}" for file in files), sep="\n")
     if not address:
-        print("CITATION.cff has no repository-code: the READMEs have no links. Add it before an upload.", file=sys.stderr)
+        print(
+            "CITATION.cff has no repository-code: the READMEs have no links. Add it before an upload.", file=sys.stderr
+        )
     return 0
 
 

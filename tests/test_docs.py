@@ -100,6 +100,11 @@ def test_every_page_is_in_the_navigation_of_the_site():
     assert listed == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if (ROOT / "docs") in path.parents}
 
 
+@pytest.mark.parametrize("command", BUILDERS)
+def test_help_has_no_markup(command):
+    assert "``" not in BUILDERS[command]().format_help()
+
+
 def test_version_is_the_same_everywhere():
     version = re.search(r'^version = "(.*)"', text_of("pyproject.toml"), flags=re.MULTILINE)[1]
     assert version == envcoder_bench.__version__

@@ -128,7 +128,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
             if "allocate" not in f"{error}" and not isinstance(error, MemoryError):
                 raise
         except KeyboardInterrupt as stop:
-            message, code = str(stop) or "stopped; nothing was written", 130
+            message, code = str(stop) or "stopped", 130
         print(f"{name}: {one_line(message)}", file=sys.stderr)
         return code
 

@@ -137,7 +137,7 @@ def from_exception(
     if isinstance(error, (BadReturn, Mutation)):
         line = returned_at or return_line(function) if isinstance(error, BadReturn) else function.line
         return CandidateError(f"{error}{when}", function.file, line, function.type)
-    hint = hint or _hint(error, function)
+    hint = hint or _numpy_hint(error) or _hint(error, function)
     line = line_in(error, function.file) or function.line
     return CandidateError(f"raised {one_line(error)}{when}{hint}", function.file, line, function.type)
 
@@ -211,6 +211,14 @@ def _name_hint(error: BaseException, function: CandidateFunction | None, keys: I
 def _device_hint(error: BaseException) -> str:
     """Return what to do about a device that is not the run's."""
     return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
+
+
+def _numpy_hint(error: BaseException) -> str:
+    """Return what to do about a function of NumPy that was called with a tensor."""
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    in_numpy = any(name.partition(".")[0] == "numpy" for name in modules)
+    is_about = isinstance(error, TypeError) and "numpy" in _text(error)
+    return "; use torch's functions for tensors, as torch.sum(x, dim=1)" if in_numpy or is_about else ""
 
 
 def _hint(error: BaseException, function: CandidateFunction) -> str:

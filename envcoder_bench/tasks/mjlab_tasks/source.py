@@ -30,8 +30,7 @@ from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 from mujoco_batches.compat.warp_start import start_warp
 
 INSTALL = (
-    "mjlab is not installed: pip install 'envcoder-bench[mjlab]' && pip install --no-deps mjlab==1.6.0"
-    " (docs/mjlab.md)"
+    "mjlab is not installed: pip install 'envcoder-bench[mjlab]' && pip install --no-deps mjlab==1.6.0 (docs/mjlab.md)"
 )
 
 _broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
