@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.folders import folder_kind
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import shown
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.sources.registry import task_names
 
 
 class Verb(NamedTuple):
@@ -94,9 +95,11 @@ def check_task(words: list[str]) -> int:
 
 
 _COMPARE = """\
-Compare several runs of a task: one ranking, and differences of candidates that are in several runs.
+Compare two candidates of a run, or several runs of a task.
 
 examples:
+  # two candidates: which is better, how sure this is, how many seeds would tell, why, and whether one is hacked
+  COMMAND runs/Anymal_20260101-120000 000_smooth human
   # two runs: prints the tables, writes runs/compare.html
   COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
   # only the tables
@@ -111,7 +114,9 @@ exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 
 def compare_parser() -> PlainParser:
     parser = _parser("compare", _COMPARE)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, two or more")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="folders of runs, two or more; or one, and the names of two candidates"
+    )
     parser.add_argument(
         "--output", metavar="FILE", help="the page, or none (default: compare.html in the folder of the first run)"
     )
@@ -120,6 +125,8 @@ def compare_parser() -> PlainParser:
 
 def compare_runs(words: list[str]) -> int:
     args = compare_parser().parse_args(words)
+    if len(args.runs) == 3 and not any("/" in name or folder_kind(name) for name in args.runs[1:]):
+        return _compare_pair(args)
     output = _file("--output", None if args.output == "none" else args.output, ".html")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
@@ -132,6 +139,18 @@ def compare_runs(words: list[str]) -> int:
     if output is not None:
         write_atomic(output, comparison_page(comparison))
         print(f"\n{shown(output)}")
+    return 0
+
+
+def _compare_pair(args: argparse.Namespace) -> int:
+    if args.output not in (None, "none"):
+        raise UserError("--output is the page of several runs; that of a run is report.html in its folder")
+    from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
+    from envcoder_bench.run.folder.policies import open_run
+    from envcoder_bench.tools.pair import render_pair
+
+    folder, first, second = args.runs
+    print(render_pair(open_run(folder), first, second, screen_width()), end="", file=own_codes(sys.stdout))
     return 0
 
 
@@ -478,7 +497,7 @@ def write_report(words: list[str]) -> int:
 VERBS = {
     "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
     "compare": Verb(
-        "compare several runs of a task, paired by seed, as tables and a page", compare_parser, compare_runs
+        "compare two candidates of a run, or several runs of a task, paired by seed", compare_parser, compare_runs
     ),
     "completion": Verb(
         "print a script that completes commands, flags and files in bash, zsh or tcsh",

@@ -24,8 +24,8 @@ from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import parse
-from envcoder_bench.tasks.registry import outside_tasks
-from envcoder_bench.tasks.sim_spec import task_files
+from envcoder_bench.sources.registry import outside_tasks
+from envcoder_bench.sources.sim_spec import task_files
 
 # calls that make a file depend on more than its own text; such files are not cached
 _READS = re.compile(

@@ -33,8 +33,8 @@ from envcoder_bench.jail.rebuild import Contract, clean, rebuild
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
+from envcoder_bench.sources.registry import outside_tasks
 from envcoder_bench.tasks.contract import AnyTask, contract_of
-from envcoder_bench.tasks.registry import outside_tasks
 from mujoco_batches.process import usable_cpus
 
 _SAMPLE = 0.5  # seconds between two looks at a process's clock

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.words import aligned, decimal_places, fixed, shorten, some, wrap
-from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties
+from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, verdict
 from envcoder_bench.results.metrics import METRICS, is_known
+from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked, entrants
 from envcoder_bench.results.rows import SKIPPED
 from envcoder_bench.results.statistics import half_width
@@ -29,6 +30,8 @@ def render_table(
     notes: bool = True,
     tested: str = "",
     folder: str = "RUN",
+    pairs: Pairs | None = None,
+    best: bool = True,
 ) -> str:
     """Render the ranking, best first, followed by the errors of failed candidates.
 
@@ -38,6 +41,8 @@ def render_table(
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
         tested: for which candidates p-values are corrected; by default their number.
+        pairs: of which the first two rows are compared.
+        best: whether to say which is the best, and how sure this is.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -49,8 +54,9 @@ def render_table(
     sections = ["\n".join(lines)]
     if notes:
         warning = nothing_learnt(ranked, folder=folder)
-        explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested, folder))
-        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), explanations]
+        decided = verdict(ranked, pairs, folder) if best else [*hacked(ranked), *half_step(ranked)]
+        texts = ("\n".join(wrap(line, width) for line in part) for part in (decided, _notes(ranked, tested)))
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), *texts]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
@@ -111,7 +117,7 @@ def _metric_cells(name: str, shown: Sequence[Ranked]) -> list[str]:
     return [METRICS[name].text(x) if is_known(x) else "" for x in values]
 
 
-def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
+def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
     """Return notes on the intervals, the columns, and problems of the physics, of all candidates."""
     notes = []
     # intervals
@@ -130,7 +136,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
-    notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown), *hacked(shown)]
+    notes += [*ties(shown), *lost_seeds(shown)]
     # columns
     columns = {name: metric for name, metric in METRICS.items() if metric.short}
     notes += [metric.note for name, metric in columns.items() if metric.note and any(_metric_cells(name, shown))]

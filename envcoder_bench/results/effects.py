@@ -197,7 +197,7 @@ def _study(
                 variant.function,
                 dict(variant.values),
                 *interval,
-                *astuple(differences.get(name, Difference())),
+                *astuple(differences.get(name, Difference()))[:5],
                 steps=mean_or_nan([steps for steps, _ in until]),
                 reached=arrived,
                 slower=math.exp(speed.mean),

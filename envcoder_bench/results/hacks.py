@@ -31,7 +31,8 @@ LEAST_RISE = 0.1  # of the return in every seed, of the difference between its g
 RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
 PEAK = "fitness fell from {before} to {after} while the return rose"
 BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
-COARSE = "with half the physics step its fitness is {after}, not {before}"
+HALF_STEP = "with half the physics step"
+COARSE = HALF_STEP + " its fitness is {after}, not {before}"
 
 
 class _Fall(NamedTuple):

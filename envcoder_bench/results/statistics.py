@@ -89,6 +89,8 @@ class Difference:
         mean: over the seeds that both have; without common seeds, the difference of their means.
         low, high: 95 % interval; NaN if the spread of seeds is unknown.
         p: two-sided p-value that the true difference is 0; NaN as the interval.
+        seeds: number of common seeds.
+        error, freedom: standard error of the mean, and its degrees of freedom; NaN as the interval.
     """
 
     mean: float = NAN
@@ -96,6 +98,8 @@ class Difference:
     high: float = NAN
     p: float = NAN
     seeds: int = 0
+    error: float = NAN
+    freedom: float = NAN
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ class FitnessModel:
         mean = np.where(seeds > 0, _known_mean(gaps, 1), self._mean[a] - self._mean[b])
         unknown = np.full(len(b), NAN)
         if self._raw is None:
-            return mean * self._width, unknown, unknown, unknown, seeds
+            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown
         from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
@@ -216,7 +220,8 @@ class FitnessModel:
         if self._bounded:
             low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
         p = 2.0 * stdtr(freedom, -np.abs(mean) / np.sqrt(variance))
-        return mean * self._width, low * self._width, high * self._width, p, seeds
+        error = np.sqrt(variance) * self._width
+        return mean * self._width, low * self._width, high * self._width, p, seeds, error, freedom
 
     @cached_property
     def chances(self) -> dict[str, float]:

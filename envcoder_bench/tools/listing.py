@@ -15,7 +15,7 @@ from envcoder_bench.results.ranking import Ranked, rank, read_ranking
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.tasks.registry import title_of
+from envcoder_bench.sources.registry import title_of
 
 COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
 DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
 from envcoder_bench.sim.robot_file import RobotFile, convert, read_mjcf
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.sources.registry import task_names
 from mujoco_batches.assets import urdf_spec
 from mujoco_batches.scene.params import AssetOptions
 

@@ -29,8 +29,8 @@ from envcoder_bench.shaping.discovery import name_fault
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.text import definitions, shown_definitions
 from envcoder_bench.shaping.variants import asking_words
+from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
-from envcoder_bench.tasks.registry import is_installed
 from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render

@@ -27,8 +27,8 @@ from envcoder_bench.run.workers.messages import (
     WorkerLost,
 )
 from envcoder_bench.run.workers.worker import code_digest
-from envcoder_bench.tasks import registry
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources import registry
+from envcoder_bench.sources.registry import find_spec
 
 CODE = "d1ce57"  # the digest of the head's code
 

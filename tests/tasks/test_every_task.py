@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.sources.registry import task_names
 from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
-from envcoder_bench.tasks.registry import task_names
 from envcoder_bench.tools.task_check import TaskCheck
 
 # all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields and the

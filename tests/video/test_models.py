@@ -9,7 +9,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import Box, Ground, HeightField, rendering
 from envcoder_bench.sim.ground import crop
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.terrain_locomotion import grid_of
 from envcoder_bench.terrain.scan import HeightLookup
 from envcoder_bench.video.record import MOST_NODES, model_bytes

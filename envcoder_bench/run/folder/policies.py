@@ -10,10 +10,11 @@ import torch
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import Result, read_results
 from envcoder_bench.run.fitness import recorded_meaning
-from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.run.folder.ranked import compare_pairs, rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
@@ -70,6 +71,11 @@ class OpenedRun:
     def ranked(self) -> list[Ranked]:
         """The ranking."""
         return rank_run(self.folder, self.cfg, self.rows)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The differences of all pairs of candidates."""
+        return compare_pairs(self.folder, self.cfg, self.rows, self.ranked)
 
     def best(self) -> str:
         """Return the best candidate that is not a baseline; if there is none, the best baseline.
