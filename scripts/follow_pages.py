@@ -1,7 +1,7 @@
-"""Do what README and tutorial say, word by word, as a new user: in a new environment and an empty folder, from the wheels in dist/.
+"""Follow README and tutorial word by word, in a new environment and an empty folder, with the wheels in dist/.
 
-The commands, the files that are to be saved, and the outputs come from the pages. Blocks that are marked <!-- needs a ... --> are
-left out. An output is compared without its numbers: rankings by their marks and by which candidates may be the best.
+The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
+out. Outputs are compared without numbers, rankings by their marks and the candidates that may be the best.
 
     python scripts/follow_pages.py python3.11 python3.13
 """
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
 
 class Step(NamedTuple):
-    """A block of a page: ``kind`` is ``run`` (a shell command), ``save`` (a file) or ``output`` (of the last command)."""
+    """A block of a page: a command to ``run``, a file to ``save``, or the ``output`` of the last command."""
 
     kind: str
     text: str

@@ -1,7 +1,7 @@
 """Build what PyPI gets: the sdists and wheels of all three distributions, from the last commit. It uploads nothing.
 
-CITATION.cff has the repository's address, under repository-code. From it come the addresses in the metadata, and the links of
-the READMEs, which are relative in the repository, are absolute on PyPI. Without an address, links become plain text.
+CITATION.cff has the repository's address, under repository-code: for the metadata and for the absolute
+links that PyPI needs in the READMEs, whose links are relative. Without an address, links become plain text.
 """
 
 import io

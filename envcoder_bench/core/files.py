@@ -71,7 +71,7 @@ def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = 
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and error.filename is not None:
-            error.filename, error.filename2 = str(path), None  # users do not know the temporary file
+            error.filename = str(path)  # users do not know the temporary file
         raise
 
 

@@ -1,4 +1,4 @@
-"""Addresses of the manual's pages. Messages name a page by its path in the repository, which a release does not have."""
+"""Addresses of the manual's pages, which messages name by their paths in the repository."""
 
 import re
 from functools import cache
