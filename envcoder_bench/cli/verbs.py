@@ -18,7 +18,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import own_codes
-from envcoder_bench.core.shell import shown
+from envcoder_bench.core.shell import display_path
 from envcoder_bench.sources.registry import task_names
 
 
@@ -138,7 +138,7 @@ def compare_runs(words: list[str]) -> int:
         output = Path(args.runs[0]).resolve().parent / "compare.html"
     if output is not None:
         write_atomic(output, comparison_page(comparison))
-        print(f"\n{shown(output)}")
+        print(f"\n{display_path(output)}")
     return 0
 
 
@@ -254,11 +254,12 @@ def export(words: list[str]) -> int:
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
     outputs = "actions and commands of the drives" if done.command else "actions"
-    print(f"{shown(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
-    print(f"{shown(done.description)}: what goes in and out")
+    print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
+    print(f"{display_path(done.description)}: what goes in and out")
     if done.model is not None:
-        also = "" if done.assets is None else f"; its meshes, textures and height fields are in {shown(done.assets)}"
-        print(f"{shown(done.model)}: the robot, for MuJoCo{also}")
+        assets = None if done.assets is None else display_path(done.assets)
+        also = f"; its meshes, textures and height fields are in {assets}" if assets else ""
+        print(f"{display_path(done.model)}: the robot, for MuJoCo{also}")
     return 0
 
 
@@ -335,8 +336,8 @@ def new_task(words: list[str]) -> int:
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
     for change in task.changes:
         print(f"- {change}")
-    print(f"{shown(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints")
-    print(f"next: edit the lines with EDIT, then envcoder-bench check-task {shown(task.folder)}")
+    print(f"{display_path(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints")
+    print(f"next: edit the lines with EDIT, then envcoder-bench check-task {display_path(task.folder)}")
     return 0
 
 
@@ -409,7 +410,7 @@ def _size(words: str) -> tuple[int, int]:
 
 
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
-    from envcoder_bench.core.words import alone
+    from envcoder_bench.core.words import format_fitness
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
@@ -433,7 +434,8 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-        print(f"{episode.name} (seed {episode.seed}): fitness {alone(recording.episode_fitness(episode))}{ended}")
+        fitness = format_fitness(recording.episode_fitness(episode))
+        print(f"{episode.name} (seed {episode.seed}): fitness {fitness}{ended}")
     # a window, or a file
     model = model_bytes(run.spec, recording)
     if args.view:
@@ -447,7 +449,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         render.render(recording, model, [output], look)
     except render.NoVideo as error:
         raise UserError(f"videos cannot be rendered here: {error}") from error
-    print(shown(output))
+    print(display_path(output))
     return 0
 
 
@@ -490,7 +492,7 @@ def write_report(words: list[str]) -> int:
 
     if args.video:
         print(f"--video executes the code of the candidates and of the task of {args.run}", file=sys.stderr)
-    print(shown(write_page(args.run, args.video, executes=bool(args.video))))
+    print(display_path(write_page(args.run, args.video, executes=bool(args.video))))
     return 0
 
 

@@ -79,7 +79,7 @@ class Dispatcher:
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
         self._fixed = is_deterministic() and self.device.type == "cuda"
 
-        # the buffers of all kinds of functions, and what is padding in the actions
+        # the buffers of all kinds of functions, and a mask of the padding in the actions
         action_dims = [s.action_dim for s in shapings]
         actions = self._zeros(num_envs, max(action_dims))
         self.stages = {"policy": Stage(POLICY, layout, self.device, {VALUE: actions}, action_dims)}
@@ -90,18 +90,18 @@ class Dispatcher:
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.components = Components(layout, [s.components for s in shapings], self.alive, self.device)
 
-        # what functions read that are called: copies, so that they cannot write into the state
+        # called functions read copies, so that they cannot write into the state
         readable_constants = own_constants(constants, self.device)
         self._copies = [
             GroupCopies(group, view, actions[layout.slice(group), : shaping.action_dim], readable_constants)
             for group, (view, shaping) in enumerate(zip(views, shapings))
         ]
-        # what kernels and graphs read on the device
+        # kernels and graphs read these on the device
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._step_filled = 0  # its value
+        self._step_filled = 0  # the value of _step
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
-        # the calls of all groups, and kernels in the place of those that were traced
+        # the calls of all groups; kernels replace those that were traced
         readable = {**views[0], ACTION: actions}
         sampled = self._deferred and not self._fixed
         self._compiler = Compiler(readable, self.components, self._active, self._step, self._refuse, sampled)
@@ -110,7 +110,7 @@ class Dispatcher:
         self._compiler.compile(list(self.stages.values()))
         self._changes = {name: no_changes(groups, self.device) for name in self.stages}
         self._on_device = device_copies(self._copies, self._dead, self._step)
-        self._guards: dict[str, Guard] = {}  # of the stages whose calls are in a graph
+        self._guards: dict[str, Guard] = {}  # by stage, if its calls are in a graph
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
 
@@ -126,7 +126,7 @@ class Dispatcher:
             if step != self._step_filled:  # a launch on CUDA
                 self._step.fill_(step)
                 self._step_filled = step
-            # from time to time, compare the kernels with the functions they replace
+            # a comparison of the kernels with the functions that they replace is due from time to time
             if stage.due:
                 counter = self._step if self._deferred else step
                 with span(COMPARISON):
@@ -134,12 +134,12 @@ class Dispatcher:
                     guard.refresh()
                     self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
                     guard.compare()
-            # on CUDA: everything in one graph, without a device sync
+            # CUDA: everything in one graph, without a device sync
             if self._deferred:
                 self._run_deferred(name, stage, step)
                 return stage.buffers
 
-            # on the CPU: group by group, those with an environment in the mask
+            # CPU: the groups with an environment in the mask
             wanted = self.alive
             if mask is not None:
                 wanted = [due and alive for due, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
@@ -156,7 +156,7 @@ class Dispatcher:
                     self._attempt(call, step, step)
             guard.compare()
 
-            # faults that raise no exception: changed inputs, and numbers that are not finite
+            # faults without an exception: changed inputs, and numbers that are not finite
             if self.device.type == "cuda":
                 self._fail_flagged([name])
             for group, count in stage.non_finite().items():
@@ -165,9 +165,9 @@ class Dispatcher:
 
     def command(self, actions: Tensor, step: int, mask: Tensor | None = None) -> Tensor:
         """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets."""
-        taken = self.stages["policy"].buffers[VALUE]
-        taken.copy_(actions)
-        taken.masked_fill_(self._padding, 0.0)
+        policy_actions = self.stages["policy"].buffers[VALUE]
+        policy_actions.copy_(actions)
+        policy_actions.masked_fill_(self._padding, 0.0)
         self.run("policy", step, mask)
         return self.run("command", step, mask)[VALUE]
 
@@ -268,7 +268,7 @@ class Dispatcher:
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state of these groups, which are the dispatcher's own."""
+        """Join the states of the groups, in their order; the reverse of ``split_state``."""
         stages = {}
         for name in self.stages:
             states = [part["stages"][name] for part in parts]
@@ -284,7 +284,7 @@ class Dispatcher:
 
     def _run_deferred(self, name: str, stage: Stage, step: int) -> None:
         """Run a stage without a device sync."""
-        # at the first run, capture the graph
+        # the first run captures the graph
         stage.prefill()
         if stage.replay is None:
             guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
@@ -296,10 +296,10 @@ class Dispatcher:
             self.components.counts.copy_(counts)
             stage.prefill()
 
-        # what cannot be captured runs before the graph
+        # calls that cannot be captured run before the graph
         replay = stage.replay
         if stage.eager:
-            self._guards[name].refresh()  # otherwise it is in the graph
+            self._guards[name].refresh()  # without eager calls, the graph refreshes
         for call in stage.eager:
             if self.alive[call.group]:
                 self._attempt(call, step, step)
@@ -357,7 +357,7 @@ class Dispatcher:
                 self.fail(call.group, from_exception(Mutation(in_place(changed)), call.function, step=step))
 
     def _fail_flagged(self, names: Sequence[str]) -> None:
-        """Stop the groups that the device's flags name for these stages; one device sync."""
+        """Stop the groups with a flag on the device for one of these stages; one device sync."""
         stages, changes = [self.stages[name] for name in names], [self._changes[name] for name in names]
         # all flags in one transfer: where numbers were not finite, and where inputs changed
         rows = [x for stage in stages for x in (stage.fault_step, stage.fault_count)]
@@ -376,7 +376,7 @@ class Dispatcher:
             call = stages[i].call(group)
             if is_change:
                 message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
-                error = CandidateError(message, self.shapings[group].file)  # of the task's own drives
+                error = CandidateError(message, self.shapings[group].file)  # the task's own drives have no function
                 if call is not None and (function := call.function) is not None:
                     error = CandidateError(message, function.file, function.line, function.type)
                 self.fail(group, error)
@@ -396,8 +396,10 @@ class Dispatcher:
         return CandidateError(message, self.shapings[group].file)
 
     def _returned_at(self, call: Call, step: int) -> int:
-        """Return the line of the return statement that ran, by one more call: of the state of ``step``, as long as only
-        calls that cannot be captured choose by it."""
+        """Return the line of the return statement that ran, by one more call.
+
+        A captured function may run on a later state than that of ``step``, but its branches cannot depend on the state.
+        """
         assert call.function is not None
         self._copies[call.group].refresh()
         with noting_returns(call.function) as lines, suppress(*FAULTS), self._torch():
@@ -433,7 +435,7 @@ class Dispatcher:
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
             store = into(kind, rows, self.components.rows(group) if kind.components else None)
-            # a stage without a function: the task's own, or nothing to do
+            # without a function, the task's default is called, if the stage has one
             if function is None and not kind.default:
                 continue
             inputs = copies.inputs()
@@ -443,7 +445,7 @@ class Dispatcher:
                 invoke = partial(getattr(self.task, kind.default), inputs.action, inputs.state)
             seed = 0 if function is None else self.seeds[group]
             call = Call(group, function, inputs, invoke, store, seed, kind.purpose, self.device)
-            # one kernel for many candidates, or a call from Python
+            # a kernel for many candidates, or a call from Python
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
                 stage.traced.append((call, program))

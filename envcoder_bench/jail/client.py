@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.cache import own_code, read_packed, write_packed
+from envcoder_bench.compile.cache import code_digest, read_packed, write_packed
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
@@ -353,7 +353,7 @@ def examine(
     # all that an answer depends on, but the candidate itself
     contract = Contract.of(task, state, action_dim, shaper_types, reads_dicts)
     arguments = (baseline, shaper_types, seed, limits, list(sizes), reads_dicts)
-    context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
+    context = repr((code_digest(), torch.__version__, _task_key(task, state), arguments))
     results: dict[str, JailResult] = {}
     uncached: list[Source] = []
     for name, file, source in sources:

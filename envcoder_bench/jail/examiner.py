@@ -120,7 +120,7 @@ class Examiner:
 
 def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
     """Raise CandidateError if a function and its program return different numbers."""
-    state, action = sample.given(), sample.action.clone()
+    state, action = sample.copy_state(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings(), clocks_ahead():
             # the function and its program, on the same random numbers
@@ -128,7 +128,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
             with stream.use(5, 3, kind.purpose):
-                outputs = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
+                outputs = Interpreter(shaping.programs[kind.stage])(sample.copy_state(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
     exact = [0] if knows_size(shaping.programs[kind.stage]) else []

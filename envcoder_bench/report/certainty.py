@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from envcoder_bench.core.words import counted, decimal_places, fixed, some
+from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
 from envcoder_bench.results.hacks import HALF_STEP
 from envcoder_bench.results.pairs import Pairs, advice, sentence
 from envcoder_bench.results.ranking import Ranked
@@ -39,7 +39,7 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
         names = [row.candidate for row in first]
         rest = [row for row in by_chance if row.contender and row.rank != 1]
         also = f"; {_others(rest)} may be, too" if rest else ""
-        return [f"{some(names)} share the first place: nothing tells which is the best{also}"]
+        return [f"{join_some(names)} share the first place: nothing tells which is the best{also}"]
     leader = first[0]
     if not by_chance or math.isnan(leader.p_best):
         return []
@@ -56,7 +56,9 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
 
 def _others(rows: Sequence[Ranked]) -> str:
     """Return ``2 candidates (b 20 %, c 8 %)``."""
-    return f"{counted(len(rows), 'candidate')} ({some([f'{row.candidate} {_percent(row.p_best)}' for row in rows])})"
+    return (
+        f"{counted(len(rows), 'candidate')} ({join_some([f'{row.candidate} {_percent(row.p_best)}' for row in rows])})"
+    )
 
 
 def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
@@ -87,7 +89,7 @@ def lost_seeds(ranked: Sequence[Ranked]) -> list[str]:
 def hacked(ranked: Sequence[Ranked]) -> list[str]:
     """Return which candidates seem to exploit their reward, and why; empty without."""
     marked = [f"{row.candidate} ({row.hacked})" for row in ranked if row.hacked]
-    return [f"hacked? {some(marked)}"] if marked else []
+    return [f"hacked? {join_some(marked)}"] if marked else []
 
 
 def half_step(ranked: Sequence[Ranked]) -> list[str]:

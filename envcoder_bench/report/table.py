@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import aligned, decimal_places, fixed, shorten, some, wrap
+from envcoder_bench.core.words import aligned, decimal_places, fixed, join_some, shorten, wrap
 from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, verdict
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.pairs import Pairs
@@ -148,11 +148,11 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
     # what makes results doubtful: the physics
     unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
-        worst = some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)
+        worst = join_some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)
         notes.append(f"training episodes that ended because the physics blew up: {worst}")
     overflowed = sorted((r for r in shown if r.contact_overflows), key=lambda r: -r.contact_overflows)
     if overflowed:
-        worst = some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
+        worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envcoder_bench.core.words import alone
+from envcoder_bench.core.words import format_fitness
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
@@ -96,7 +96,8 @@ def hacked(
             before, after = fmean(by_name[name].before.values()), fmean(by_name[name].after.values())
             enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
             if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
-                reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
+                text = kind.format(before=format_fitness(before), after=format_fitness(after))
+                reasons.setdefault(name, []).append(text)
     return {name: "; ".join(texts) for name, texts in reasons.items()}
 
 

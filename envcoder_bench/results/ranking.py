@@ -9,7 +9,7 @@ from typing import Any
 
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.core.words import counted, decimal_places, listed
+from envcoder_bench.core.words import counted, decimal_places, join_words
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
@@ -94,7 +94,7 @@ def entrants(names: Iterable[str]) -> str:
     names = [name for name in names if name != UNTRAINED]
     baselines = sum(name in BASELINES for name in names)
     words = [counted(len(names) - baselines, "candidate")] if len(names) > baselines or not baselines else []
-    return listed([*words, *([counted(baselines, "baseline")] if baselines else [])])
+    return join_words([*words, *([counted(baselines, "baseline")] if baselines else [])])
 
 
 def rank(

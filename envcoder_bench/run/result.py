@@ -12,7 +12,7 @@ import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.shell import resume_call, shown
+from envcoder_bench.core.shell import display_path, resume_call
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.results.breakdown import Breakdown
@@ -175,10 +175,10 @@ class RunResult:
         """
         pairs = None if self.studies else self.pairs  # a variant is compared with its original only
         ranking = render_table(
-            self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder), pairs=pairs,
+            self.ranked, self.fitness_meaning, width, bold, folder=display_path(self.folder), pairs=pairs,
             best=not self.studies,
         )  # fmt: skip
-        effects = visible(render_studies(self.studies, width, shown(self.folder)))
+        effects = visible(render_studies(self.studies, width, display_path(self.folder)))
         return f"{ranking}\n{effects}" if effects else ranking
 
     def _repr_html_(self) -> str:  # Jupyter asks for it

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import counted, decimal_places, fixed, listed, number, shorten, without_folders
+from envcoder_bench.core.words import counted, decimal_places, fixed, join_words, number, shorten, without_folders
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
@@ -261,7 +261,7 @@ def _candidates(archive: Archive) -> list[PageCandidate]:
             "round": str(attempt.round or ""),
             "parents": ", ".join(attempt.parents),
             "origin": without_folders(attempt.origin),
-            "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
+            "left out": f"{join_words(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
         }
         against = None if parent is None else (parent.name, parent.source)
         file = f"{attempt.name}.py" if attempt.source else ""

@@ -38,17 +38,17 @@ class CandidateError(Exception):
         return f"{location}{where}{self.message}"
 
 
-_NONE_ASKED = "defines none of the asked "
+_SKIP = "defines none of the asked "
 
 
-def nothing_asked(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
-    """Return the error for a candidate file that defines no function of the ``asked`` types."""
-    return CandidateError(f"{_NONE_ASKED}{', '.join(asked)}; it defines {', '.join(defined)}", file)
+def skip_error(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
+    """Return the error of a candidate that a run skips: it defines no function of the ``asked`` types."""
+    return CandidateError(f"{_SKIP}{', '.join(asked)}; it defines {', '.join(defined)}", file)
 
 
-def none_asked(error: CandidateError) -> bool:
-    """Return whether ``error`` is one of ``nothing_asked``; it may come from another process."""
-    return error.message.startswith(_NONE_ASKED)
+def is_skip(error: CandidateError) -> bool:
+    """Return whether ``skip_error`` made an error, perhaps in another process."""
+    return error.message.startswith(_SKIP)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: the line at which it may draw random numbers; None if it certainly does not.
         generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
-        stateful_line: its line, if it stores something for its next call; None if no store is known.
+        stateful_line: its line, if it is known to store something for its next call; else None.
         module: globals of the file, in which it may store something; None for a function whose code is not in this
             process.
         program: the program that ``call`` interprets, for such a function; else None.
@@ -102,8 +102,8 @@ class Candidate:
 
     Attributes:
         action_dim: its ``ACTION_DIM``, if it has one.
-        patches: its changes of the task's config, by section, for tasks that have such.
-        dicts: of an untrusted file, what ``patches`` are made from; None without any.
+        patches: its changes of the task's config, by section; empty for tasks without sections.
+        dicts: the dicts of an untrusted file, from which ``patches`` are made; else None.
     """
 
     name: str
@@ -157,19 +157,18 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
 
     Raises:
         ValueError: a shaper type does not exist.
-        CandidateError: the candidate defines none of the shaper types, or there is no reward or observation.
+        CandidateError: the candidate defines none of the shaper types, or a reward or observation is missing.
     """
     asked = [ALIASES.get(name, name) for name in (SHAPER_TYPES if shaper_types is None else shaper_types)]
     for name in asked:
         if name not in SHAPER_TYPES:
-            listed = ", ".join(SHAPER_TYPES)
-            raise ValueError(f"there is no shaper type {name!r}{near_type(name)}; there are {listed}")
+            raise ValueError(f"{name!r} is not a shaper type{near_type(name)}; there are {', '.join(SHAPER_TYPES)}")
     candidate_functions = {
         KINDS[name].stage: function for name, function in candidate.functions.items() if name in asked
     }
     if not candidate_functions:
-        raise nothing_asked(asked, list(candidate.functions), candidate.file)
-    # the baseline's, replaced stage by stage
+        raise skip_error(asked, list(candidate.functions), candidate.file)
+    # the candidate's functions replace the baseline's, stage by stage
     combined = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **candidate_functions}
     for stage, kind in STAGES.items():
         if kind.required and stage not in combined:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import aligned, alone
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import aligned, format_fitness
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.results.ranking import Ranked, rank, read_ranking
 from envcoder_bench.results.rows import read_results
@@ -102,11 +102,11 @@ def render_runs(runs: Sequence[ListedRun]) -> str:
     header = ("run", "task", "date", "best", "fitness", "status")
     rows = [
         (
-            shown(run.path),
+            display_path(run.path),
             run.task,
             run.date[:16],
             run.best,
-            "" if run.fitness is None else alone(run.fitness),
+            "" if run.fitness is None else format_fitness(run.fitness),
             run.status,
         )
         for run in runs

@@ -1,7 +1,7 @@
 """Two candidates of a run: which is better, how sure this is, how many seeds would tell, why, and signs of a hack."""
 
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import decimal_places, listed, wrap
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import decimal_places, join_words, wrap
 from envcoder_bench.report.certainty import half_step
 from envcoder_bench.report.course import where
 from envcoder_bench.report.page.charts import step_fitness
@@ -23,7 +23,7 @@ def render_pair(run: OpenedRun, first: str, second: str, width: int = 100) -> st
     pair = run.pairs.named(first, second)
     rows = {row.candidate: row for row in run.ranked}
     both = [rows[first], rows[second]]
-    folder = shown(run.folder.path)
+    folder = display_path(run.folder.path)
     more = advice(pair, folder)
     facts = {
         "fitness": _fitness(both),
@@ -31,7 +31,9 @@ def render_pair(run: OpenedRun, first: str, second: str, width: int = 100) -> st
         "where": _where(run, first, second),
         "functions": _functions(run, first, second),
         "hacked?": _hacked(both),
-        "more": f"{shown(run.folder.path / PAGE)}, Why is one better?" if (run.folder.path / PAGE).is_file() else "",
+        "more": f"{display_path(run.folder.path / PAGE)}, Why is one better?"
+        if (run.folder.path / PAGE).is_file()
+        else "",
     }
     head = [wrap(line, width) for line in (sentence(pair), more) if line]
     column = max(map(len, facts)) + 2
@@ -69,9 +71,9 @@ def _functions(run: OpenedRun, first: str, second: str) -> str:
         for name_of in (first, second)
     ]
     both = sorted(kinds[0] & kinds[1])
-    words = [f"both define {listed(both)}" if both else "they define none of the same functions"]
+    words = [f"both define {join_words(both)}" if both else "they define none of the same functions"]
     words += [
-        f"only {name} defines {listed(sorted(only))}"
+        f"only {name} defines {join_words(sorted(only))}"
         for name, only in ((first, kinds[0] - kinds[1]), (second, kinds[1] - kinds[0]))
         if only
     ]

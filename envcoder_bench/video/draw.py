@@ -37,7 +37,7 @@ def main(job_file: str) -> int:
 
 
 def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
-    from envcoder_bench.core.words import alone
+    from envcoder_bench.core.words import format_fitness
     from envcoder_bench.video.recording import Recording
     from envcoder_bench.video.views import View, frame_steps, markers
 
@@ -65,7 +65,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             picture = renderer.render(
                 episode.qpos[at], view.camera(episode, at), markers(recording, episode, at), mocap
             )
-            facts = f"{step * recording.dt:4.1f} s   fitness {alone(recording.fitness_at(episode, int(step)))}"
+            facts = f"{step * recording.dt:4.1f} s   fitness {format_fitness(recording.fitness_at(episode, int(step)))}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
             pictures.append(captioned(picture, episode.name, facts, note))
         # empty places of the grid are black

@@ -13,8 +13,8 @@ import numpy as np
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, plain, select
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import alone, counted, duration, number
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import counted, duration, format_fitness, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import PAGE, Section
 from envcoder_bench.report.terms.table import study_sections
@@ -27,7 +27,7 @@ from envcoder_bench.run.lint import Verdict, judge_run
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.shaping.discovery import name_fault
 from envcoder_bench.shaping.kinds import ALIASES
-from envcoder_bench.shaping.text import definitions, shown_definitions
+from envcoder_bench.shaping.text import definitions, describe_definitions
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -193,7 +193,7 @@ def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageE
     parts = episode.components or {"reward": episode.reward}
     lines.update({name: values[at].tolist() for name, values in parts.items()})
     ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-    summary = f"fitness {alone(recording.episode_fitness(episode))}{ended}"
+    summary = f"fitness {format_fitness(recording.episode_fitness(episode))}{ended}"
     return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
@@ -214,7 +214,7 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",
         sections=_sections(run),
-        folder=shown(folder.path),
+        folder=display_path(folder.path),
     )
 
 
@@ -223,7 +223,7 @@ def _sections(run: OpenedRun) -> list[Section]:
     studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
     files = {study.original: run.folder.path / picture(study) for study in studies}
     pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
-    return study_sections(studies, pictures, shown(run.folder.path))
+    return study_sections(studies, pictures, display_path(run.folder.path))
 
 
 def _facts(run: OpenedRun) -> list[str]:
@@ -251,7 +251,7 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
         # which of its functions are used
         kinds = list(defined.names)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
-        facts = {"its functions": shown_definitions(defined, taken if name not in BASELINES else kinds)}
+        facts = {"its functions": describe_definitions(defined, taken if name not in BASELINES else kinds)}
         if name not in BASELINES:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):

@@ -267,7 +267,7 @@ def test_non_utf_8_bytes_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
-    assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
+    assert fault(load_source(bad)) == f"mine.py:{line}: is not UTF-8 text from here on: save the file as UTF-8"
 
 
 def test_module_is_unloaded_with_its_last_function():
@@ -318,7 +318,7 @@ def test_assemble_refuses_missing_and_unknown_functions():
     with pytest.raises(CandidateError) as caught:
         assemble(candidate, candidate)
     assert str(caught.value) == "mine.py: needs compute_reward: neither it nor the baseline mine defines one"
-    with pytest.raises(ValueError, match=r"there is no shaper type 'compute_rewrd' \(did you mean compute_reward\?\)"):
+    with pytest.raises(ValueError, match=r"'compute_rewrd' is not a shaper type \(did you mean compute_reward\?\)"):
         assemble(candidate, candidate, ["compute_rewrd"])
 
 

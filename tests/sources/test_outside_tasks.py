@@ -167,15 +167,15 @@ def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("asked", ["pendulum", "Pendulum"])
 def test_changed_files_are_reloaded_by_folder_and_by_name(folder, asked):
     before = registry.find_spec("pendulum")
-    keys = [cache.own_code()]
+    keys = [cache.code_digest()]
     change(folder / "task.py", "height of the rod's tip", "how high the tip is")
     after = registry.find_spec(asked)
     assert after is registry.find_spec("Pendulum") is registry.find_spec("pendulum")
     assert "how high" in after.fitness_meaning and after.digest != before.digest
-    keys.append(cache.own_code())
+    keys.append(cache.code_digest())
     (folder / "shared.py").write_text("GAIN = 2.0\n", encoding="utf-8")
     registry.find_spec("pendulum")
-    keys.append(cache.own_code())
+    keys.append(cache.code_digest())
     assert len(set(keys)) == 3  # of programs on disk
 
 

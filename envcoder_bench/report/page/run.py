@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import fixed, some
+from envcoder_bench.core.words import fixed, join_some
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
@@ -144,7 +144,7 @@ def _lead(run: RunPage) -> list[str]:
     decimals = fitness_decimals(run.ranked)
     # of equals none is the first
     best = [row.candidate for row in candidates if row.rank == candidates[0].rank]
-    words = f"Best candidate: {best[0]}" if len(best) == 1 else f"Best candidates, equal: {some(best)}"
+    words = f"Best candidate: {best[0]}" if len(best) == 1 else f"Best candidates, equal: {join_some(best)}"
     words += f", fitness {fixed(candidates[0].fitness, decimals)}"
     baselines = [row for row in run.ranked if row.baseline and row.rank is not None]
     versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in baselines)

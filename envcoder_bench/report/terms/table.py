@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from envcoder_bench.core.words import aligned, counted, fixed, shorten, some, wrap
+from envcoder_bench.core.words import aligned, counted, fixed, join_some, shorten, wrap
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.table import numbers
@@ -157,10 +157,11 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     zero = dict.fromkeys(effect.term for effect in study.effects if effect.share == 0)
     if zero:
         repeats = f"if it always is, its variants only repeat {study.original}"
-        lines.append(f"{some(list(zero))}: 0 in the last evaluation; {repeats}")
+        lines.append(f"{join_some(list(zero))}: 0 in the last evaluation; {repeats}")
     if study.unseen:
         lines.append(
-            f"{some(list(study.unseen))}: 0 in all states in which the form of the reward was found; taken to be added"
+            f"{join_some(list(study.unseen))}: 0 in all states in which the form of the reward was found; "
+            "taken to be added"
         )
     return lines
 

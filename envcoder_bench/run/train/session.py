@@ -20,7 +20,7 @@ from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import flush_messages, note
-from envcoder_bench.core.words import alone
+from envcoder_bench.core.words import format_fitness
 from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.env.trajectories import Recorder, Trajectories
@@ -409,7 +409,7 @@ class Session:
 
     def _note_progress(self) -> None:
         best = self._best()
-        best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
+        best_text = "" if best is None else f", best {format_fitness(best[1])} {best[0]}"
         steps = self.iteration * self.trainer.horizon * self.env.num_envs
         note(f"iteration {self.iteration} of {self.cfg.learning_iterations}: {steps:,} env-steps{best_text}")
 
