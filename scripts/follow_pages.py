@@ -1,7 +1,7 @@
 """Follow README and tutorial word by word, in a new environment and an empty folder, with the wheels in dist/.
 
 The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
-out. Outputs are compared without numbers, rankings by their marks and the candidates that may be the best.
+out. Outputs are compared without numbers, rankings by their marks and by whether the best is certain.
 
     python scripts/follow_pages.py python3.11 python3.13
 """
@@ -20,9 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _RANKED = re.compile(r"^\d+ +(\S+)(?: \(baseline\))? .*?(!)? +\d+ +ok$", re.MULTILINE)
-_BEST = re.compile(
-    r"^(\S+) is the best with a probability of .*?%(?:; .*?\((.*?)\) cannot be told apart)?", re.MULTILINE
-)
+_BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
 
@@ -52,17 +50,15 @@ def steps(page: str) -> Iterator[Step]:
 def verdicts(text: str) -> set[str]:
     """Return what an output says apart from its numbers.
 
-    Of a ranking these are the mark of each candidate, and the candidates that may be the best, in any order. Of other
-    outputs they are the lines.
+    Of a ranking these are the mark of each candidate, and the best if no other may be the best, too. Of other outputs
+    they are the lines.
     """
     joined = re.sub(r"\n {2}(?=\S)", " ", text)
     ranked = {f"{name}{mark}" for name, mark in _RANKED.findall(joined)}
     if not ranked:
         lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
         return {line for line in lines if line.strip("-") and line != "..."}
-    for first, others in _BEST.findall(joined):
-        ranked.add("best: " + ", ".join(sorted({first, *re.findall(r"(\S+) <?\d+ %", others)})))
-    return ranked
+    return ranked | {f"best: {'undecided' if others else first}" for first, others in _BEST.findall(joined)}
 
 
 def follow(page: str, python: str, folder: Path) -> Iterator[str]:

@@ -227,7 +227,7 @@ def conclude(
     except KeyboardInterrupt:
         if not result.complete:
             raise KeyboardInterrupt(f"stopped; resume with: {resume_command(result.folder)}") from None
-        report = f"{invocation('envcoder-bench')} report {shlex.quote(shown(result.folder))}"
+        report = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
         print(f"stopped; the run is complete; {report} writes its page", file=sys.stderr)
     return exit_code(result)
 

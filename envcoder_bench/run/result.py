@@ -185,7 +185,7 @@ class RunResult:
         from envcoder_bench.report.page.shell import PAGE
 
         page = self.folder / PAGE
-        link = f'<a href="{html.escape(shown(page))}">{PAGE}</a>' if page.is_file() else ""
+        link = f'<a href="{html.escape(display_path(page))}">{PAGE}</a>' if page.is_file() else ""
         return f"<pre>{html.escape(str(self))}</pre>{link}"
 
     def __str__(self) -> str:
