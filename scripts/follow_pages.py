@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
-_RANKED = re.compile(r"^\d+ +(\S+)(?: \(baseline\))? .*?(!)? +\d+ +ok$", re.MULTILINE)
+_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\)).*?(!)? +\d+ +ok$", re.MULTILINE)
 _BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
