@@ -21,7 +21,7 @@ from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
 from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.checking import in_place
-from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.contract import CandidateError, Patch, Shaping, sections_of
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, noting_returns, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import bind, own_constants
@@ -74,6 +74,7 @@ class Dispatcher:
             raise ValueError(f"{groups} groups, but {len(shapings)} shapings, {len(views)} views, {len(seeds)} seeds")
         self.layout, self.shapings, self.task, self.seeds = layout, list(shapings), task, list(seeds)
         self.device = torch.device(device)
+        self._patch_task()
         self.alive: list[bool] = [True] * groups
         self.failures: dict[int, CandidateError] = {}
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
@@ -200,7 +201,7 @@ class Dispatcher:
     @property
     def has_fitness(self) -> bool:
         """Whether a function measures fitness instead of the task."""
-        return any("fitness" in shaping.functions for shaping in self.shapings)
+        return any("fitness" in shaping.stages for shaping in self.shapings)
 
     def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
@@ -408,6 +409,15 @@ class Dispatcher:
 
     # construction
 
+    def _patch_task(self) -> None:
+        """Give the task the groups' patches, if it takes any."""
+        for shaping in self.shapings:
+            for stage, value in shaping.stages.items():
+                if isinstance(value, Patch) and stage not in self.task.patched_stages:
+                    raise ValueError(f"{value.file}:{value.line}: {self.task.name} takes no dicts for its {stage}")
+        if self.task.patched_stages:
+            self.task.patch([sections_of(shaping.stages) for shaping in self.shapings])
+
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, device=self.device)
 
@@ -428,9 +438,9 @@ class Dispatcher:
         return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components, finite=kind.finite)
 
     def _add_calls(self, group: int) -> None:
-        shaping, copies = self.shapings[group], self._copies[group]
+        shaping, copies, functions = self.shapings[group], self._copies[group], self.shapings[group].functions
         for name, kind in STAGES.items():
-            stage, function = self.stages[name], shaping.functions.get(name)
+            stage, function = self.stages[name], functions.get(name)
             rows = stage.rows(group)
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}

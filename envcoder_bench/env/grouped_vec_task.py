@@ -85,10 +85,9 @@ class GroupedVecTask:
                 seeds=per_env(self.group_seeds),
                 lanes=torch.arange(layout.envs_per_group, device=self.device).repeat(layout.num_groups),
                 actions=self.actions,
-                commands=per_env(["command" in shaping.functions for shaping in shapings]),
-                initial_states=per_env(["initial_state" in shaping.functions for shaping in shapings]),
-                goals=per_env(["goal" in shaping.functions for shaping in shapings]),
-                patches=[shaping.patches for shaping in shapings],
+                commands=per_env(["command" in shaping.stages for shaping in shapings]),
+                initial_states=per_env(["initial_state" in shaping.stages for shaping in shapings]),
+                goals=per_env(["goal" in shaping.stages for shaping in shapings]),
                 keys=keys_read(shapings),
             )
         )

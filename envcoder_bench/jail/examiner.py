@@ -97,7 +97,7 @@ class Examiner:
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         # the baseline's functions are traced elsewhere
         functions = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
-        shaping = replace(shaping, functions=functions)
+        shaping = shaping.with_functions(functions)
         traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
         # without code, a function that cannot be traced is a fault
         if refused:

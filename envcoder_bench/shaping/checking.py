@@ -93,7 +93,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
         more = "".join(f"; also {error}" for error in others if error.file == shaping.file)
         raise replace(first, message=first.message + more) if more else first
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
-    shaping = replace(shaping, functions={stage: trial.judged(call) for stage, call in shaping.functions.items()})
+    shaping = shaping.with_functions({stage: trial.judged(call) for stage, call in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import one_line
@@ -82,6 +82,54 @@ class CandidateFunction:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """Dicts of a candidate file, which change the task's config in the place of a function.
+
+    Attributes:
+        type, file, line: the name of the kind of that function, and the place of the first dict.
+        sections: the dicts, by section of the config.
+        function: the function that reads what the changed terms return; None where the task uses them alone.
+    """
+
+    type: str
+    file: str
+    line: int
+    sections: Mapping[str, Any] = field(compare=False)
+    function: CandidateFunction | None = None
+
+
+Definition = CandidateFunction | Patch  # of a kind in a candidate, and of a stage in a shaping
+
+
+def functions_of(definitions: Mapping[str, Definition]) -> dict[str, CandidateFunction]:
+    """Return the functions among definitions, those of patches included."""
+    functions = {key: x.function if isinstance(x, Patch) else x for key, x in definitions.items()}
+    return {key: function for key, function in functions.items() if function is not None}
+
+
+def sections_of(definitions: Mapping[str, Definition]) -> dict[str, Any]:
+    """Return the dicts of all patches among definitions, by section."""
+    patches = [x for x in definitions.values() if isinstance(x, Patch)]
+    return {section: changes for patch in patches for section, changes in patch.sections.items()}
+
+
+def with_patches(
+    functions: Mapping[str, CandidateFunction], sections: Mapping[str, Any], line: Callable[[str], int], file: str
+) -> dict[str, Definition]:
+    """Return what a file defines by kind: its functions, and patches in their place where it has dicts.
+
+    Args:
+        sections: the dicts, by section.
+        line: returns the line of a section's dict.
+    """
+    definitions: dict[str, Definition] = dict(functions)
+    for kind in dict.fromkeys(map(SECTION_TYPES.__getitem__, sections)):
+        dicts = {section: changes for section, changes in sections.items() if SECTION_TYPES[section] == kind}
+        definitions[kind] = Patch(kind, file, min(map(line, dicts)), dicts, functions.get(kind))
+    return definitions
+
+
+@dataclass(frozen=True)
 class Dicts:
     """The dicts of an untrusted file, as plain data.
 
@@ -101,42 +149,65 @@ class Candidate:
     """One loaded candidate file.
 
     Attributes:
+        definitions: its functions and patches, by the name of their kind.
         action_dim: its ``ACTION_DIM``, if it has one.
-        patches: its changes of the task's config, by section; empty for tasks without sections.
-        dicts: the dicts of an untrusted file, from which ``patches`` are made; else None.
+        dicts: the dicts of an untrusted file, from which its patches are made; else None.
     """
 
     name: str
     file: str
     source: str
-    functions: dict[str, CandidateFunction]
+    definitions: Mapping[str, Definition]
     action_dim: int | None = None
-    patches: Mapping[str, Any] = field(default_factory=dict)
     dicts: Dicts | None = None
+
+    @property
+    def functions(self) -> dict[str, CandidateFunction]:
+        """Its functions by the name of their kind, those of patches included."""
+        return functions_of(self.definitions)
 
 
 @dataclass(frozen=True)
 class Shaping:
-    """The functions that shape one group: the candidate's own, and the baseline's for the rest.
+    """What shapes one group: functions and patches of the candidate, and of the baseline for the rest.
 
     Attributes:
         name, file: of the candidate.
-        functions: functions by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; other stages use the default.
+        stages: functions and patches by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; other stages use the
+            task's default.
         action_dim, effort, widths, components: filled in by ``checking.check``: the width of the action, whether it
             commands effort, the widths of results ``(n, width)`` by stage, and the names of the components.
         programs: filled in by ``trace``: programs by stage; the functions of other stages are called.
-        patches: the candidate's changes of the task's config, by section.
     """
 
     name: str
     file: str
-    functions: Mapping[str, CandidateFunction]
+    stages: Mapping[str, Definition]
     action_dim: int = 0
     effort: bool = False
     widths: Mapping[str, int] = field(default_factory=dict)
     components: tuple[str, ...] = ()
     programs: Mapping[str, Program] = field(default_factory=dict)
-    patches: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def functions(self) -> dict[str, CandidateFunction]:
+        """Its functions by stage, those of patches included."""
+        return functions_of(self.stages)
+
+    @property
+    def patches(self) -> list[Patch]:
+        """Its patches."""
+        return [x for x in self.stages.values() if isinstance(x, Patch)]
+
+    def with_functions(self, functions: Mapping[str, CandidateFunction]) -> Shaping:
+        """Return a copy with these functions alone, by stage; patches stay, and have them in place of their own."""
+        stages: dict[str, Definition] = dict(functions)
+        stages.update(
+            (stage, replace(patch, function=functions.get(stage)))
+            for stage, patch in self.stages.items()
+            if isinstance(patch, Patch)
+        )
+        return replace(self, stages=stages)
 
     @property
     def obs_dim(self) -> int:
@@ -146,13 +217,13 @@ class Shaping:
     @property
     def critic_dim(self) -> int:
         """The width of the critic's observation; 0 if it sees the policy's."""
-        return self.widths["critic_observation"] if "critic_observation" in self.functions else 0
+        return self.widths["critic_observation"] if "critic_observation" in self.stages else 0
 
 
 def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
-    """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
+    """Take the functions and patches of ``shaper_types`` (None: all) from the candidate, the rest from the baseline.
 
-    A function of the candidate replaces the baseline's functions of the same stage: ``compute_torque`` and
+    What the candidate defines replaces what the baseline has in the same stage: ``compute_torque`` and
     ``compute_dof_target`` replace each other.
 
     Raises:
@@ -163,19 +234,15 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
     for name in asked:
         if name not in SHAPER_TYPES:
             raise ValueError(f"{name!r} is not a shaper type{near_type(name)}; there are {', '.join(SHAPER_TYPES)}")
-    candidate_functions = {
-        KINDS[name].stage: function for name, function in candidate.functions.items() if name in asked
-    }
-    if not candidate_functions:
-        raise skip_error(asked, list(candidate.functions), candidate.file)
-    # the candidate's functions replace the baseline's, stage by stage
-    combined = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **candidate_functions}
+    defined = {KINDS[name].stage: value for name, value in candidate.definitions.items() if name in asked}
+    if not defined:
+        raise skip_error(asked, list(candidate.definitions), candidate.file)
+    # the candidate's definitions replace the baseline's, stage by stage
+    combined = {**{KINDS[name].stage: value for name, value in baseline.definitions.items()}, **defined}
     for stage, kind in STAGES.items():
         if kind.required and stage not in combined:
             wanted = " or ".join(of_stage(stage))
             message = f"needs {wanted}: neither it nor the baseline {baseline.name} defines one"
             raise CandidateError(message, candidate.file)
-    stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
-    functions = {stage: combined[stage] for stage in stages if stage in combined}
-    patches = {section: patch for section, patch in candidate.patches.items() if SECTION_TYPES[section] in asked}
-    return Shaping(candidate.name, candidate.file, functions, patches=patches)
+    order = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
+    return Shaping(candidate.name, candidate.file, {stage: combined[stage] for stage in order if stage in combined})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from envcoder_bench.shaping.contract import Candidate, CandidateError, Dicts
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Dicts, sections_of, with_patches
 from envcoder_bench.shaping.kinds import ALIASES, OBSERVATION, REWARD, SECTION_TYPES, SHAPER_TYPES, TERMINAL
 from envcoder_bench.shaping.loading import Complete, load_candidate, parse
 from envcoder_bench.shaping.source import Source, UnsupportedCode, bound
@@ -135,4 +135,5 @@ def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate
         raise CandidateError(error.message, file, lines.get(key, lines.get("", first)), error.function) from error
     functions = {name: replace(function, line=first) for name, function in added.functions.items()}
     functions.update(candidate.functions)
-    return replace(candidate, functions=functions, patches=added.patches)
+    sections = sections_of(added.definitions)
+    return replace(candidate, definitions=with_patches(functions, sections, lambda name: dicts.lines[name][""], file))

@@ -23,7 +23,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.run_log import printer
-from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction, with_patches
 from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
@@ -92,7 +92,7 @@ def load_candidate(
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
-    # a task's dicts become functions
+    # a task's dicts, and the functions that read the results of their terms
     added: Functions = {}
     patches: Patches = {}
     if complete is not None:
@@ -126,7 +126,7 @@ def load_candidate(
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
         _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim, patches)
+    return Candidate(name, file, source, with_patches(functions, patches, scan.line, file), action_dim)
 
 
 def _completed(

@@ -183,7 +183,7 @@ def test_program_without_a_function_fails_its_group_if_it_cannot_be_compiled(no_
         groups = Groups([OTHER, BOMB], compiled=True)
     own = groups.shapings[1]
     reward = replace(own.functions["reward"], program=own.programs["reward"])
-    groups.shapings[1] = replace(own, functions={**own.functions, "reward": reward})  # as from the jail
+    groups.shapings[1] = own.with_functions({**own.functions, "reward": reward})  # as from the jail
     groups.renew()
     assert groups.dispatch.alive == [True, False]
     told = str(groups.dispatch.failures[1])

@@ -8,7 +8,7 @@ import torch
 from shaping_fakes import load
 
 from envcoder_bench import torch_utils
-from envcoder_bench.shaping.contract import CandidateError, assemble
+from envcoder_bench.shaping.contract import CandidateError, assemble, sections_of
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
 
@@ -333,7 +333,11 @@ def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
 
     candidate = load_candidate("mine", '\nrewards = {"upright": 1.0}\n', "mine.py", complete=complete)
     function = candidate.functions["compute_reward"]
-    assert function.line == 2 and function.call(3.0) == 6.0 and candidate.patches == {"rewards": {"upright": 1.0}}
+    assert (
+        function.line == 2
+        and function.call(3.0) == 6.0
+        and sections_of(candidate.definitions) == {"rewards": {"upright": 1.0}}
+    )
 
 
 def test_a_dict_that_a_task_refuses_has_its_line():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -126,7 +125,8 @@ class MjlabSections:
         groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
         everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
         try:
-            task.attach(replace(groups, patches=[patches]))
+            task.patch([patches])
+            task.attach(groups)
             task.prepare_reset(everyone)
             task.settle()
             task.step(groups.actions)

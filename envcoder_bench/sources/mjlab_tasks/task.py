@@ -40,6 +40,7 @@ class MjlabTask(Task):
     clip_actions = float("inf")
     clip_observations = float("inf")
     refusals: Mapping[str, str] = REFUSALS
+    patched_stages = ("reward", "observation", "terminal", "goal", "initial_state")
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         from envcoder_bench.sources.mjlab_tasks.fitness import Fitness
@@ -81,6 +82,7 @@ class MjlabTask(Task):
         self.default_state: dict[str, Tensor] = {}
         self.faults: dict[int, Exception] = {}
         self._fitness = Fitness(facts.measure, num_envs, self.device)
+        self._patches: Sequence[Mapping[str, Any]] = ()
         self.reader = StateReader({})
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
@@ -100,6 +102,9 @@ class MjlabTask(Task):
 
     # groups
 
+    def patch(self, patches: Sequence[Mapping[str, Any]]) -> None:
+        self._patches = patches
+
     def attach(self, groups: EnvGroups) -> None:
         from mjlab.utils.buffers import CircularBuffer
 
@@ -113,9 +118,7 @@ class MjlabTask(Task):
         size = int(groups.lanes.max()) + 1
         count = self.num_envs // size
         self._groups, self.faults = groups, {}
-        patches = groups.patches or [{}] * count
-        base = self.world.cfg
-        configs = patched(base, patches, self._obs_sets["actor"][0])
+        configs = patched(self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self._restore_model()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)

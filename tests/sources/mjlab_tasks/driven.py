@@ -23,7 +23,8 @@ class Driven:
         nowhere = torch.zeros(n, dtype=torch.bool, device=device)
         lanes = torch.arange(size, device=device).repeat(groups)
         seeds = torch.tensor(seeds, device=device).repeat_interleave(n // len(seeds))
-        self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
+        self.task.patch(patches)
+        self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
         self.size, self.steps = size, 0
         if not begin:
             return

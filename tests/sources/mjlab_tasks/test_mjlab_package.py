@@ -24,7 +24,7 @@ from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError, sections_of
 from envcoder_bench.shaping.dicts import read_dicts, with_dicts
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.sources.mjlab_tasks import SECTIONS, source
@@ -269,7 +269,7 @@ def test_the_candidate_of_the_page_can_be_used():
     candidate = load_candidate("mine", text, "mine.py", complete=find_spec(f"mjlab:{GO1}").sections.complete)
     widths = facts_of(f"mjlab:{GO1}").own_widths["actor"]
     obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
-    assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
+    assert obs.shape == (2, widths - 3 + 2 * 12) and set(sections_of(candidate.definitions)) <= set(SECTIONS)
 
 
 def test_first_episodes_of_a_training_begin_at_random_lengths_and_of_an_evaluation_at_0():
@@ -298,7 +298,7 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
     _, components = candidate.functions["compute_reward"].call(state["reward_buf"], state["reward_terms"])
     assert list(components) == ["smooth_reward", "mine"] and components["mine"].tolist() == [1.0, 5.0]
     assert candidate.functions["compute_observation"].call(state["obs_buf"]).shape == (2, 5 + 2 + 1)
-    assert set(candidate.patches) == {"rewards", "observations"}
+    assert set(sections_of(candidate.definitions)) == {"rewards", "observations"}
 
 
 def untrusted(text):
@@ -312,7 +312,7 @@ def test_untrusted_dicts_are_loaded_without_running_the_file():
     text = 'rewards = {"smooth_reward": 0.5}\nobservations = {"actor": {"cart_vel": None}}\nraise SystemExit\n'
     assert untrusted(text).functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
     both = 'rewards = {"smooth_reward": 0.5}\n\n\ndef compute_reward(reward_buf):\n    return 2.0 * reward_buf\n'
-    assert untrusted(both).patches == {"rewards": {"smooth_reward": 0.5}}
+    assert sections_of(untrusted(both).definitions) == {"rewards": {"smooth_reward": 0.5}}
     for wrong, message in ((both.replace("buf", "sum"), "read reward_buf"), (text.replace("0.5", "f"), "a number")):
         with pytest.raises(CandidateError, match=message):
             untrusted(wrong)
@@ -348,7 +348,7 @@ def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, ter
         untrusted(f"{section} = " + repr({term: changes}) + "\n")
     assert all(vars(one) == content for one, content in classes)
     assert repr(facts_of(f"mjlab:{CARTPOLE}").source.env_cfg()) == repr(before) == repr(base)
-    assert untrusted(good).patches == {"rewards": {"smooth_reward": {"weight": 0.5}}}
+    assert sections_of(untrusted(good).definitions) == {"rewards": {"smooth_reward": {"weight": 0.5}}}
 
 
 def test_terms_of_a_dict_are_varied(tmp_path):
@@ -373,7 +373,8 @@ def test_prompts_and_evolution_are_in_the_words_of_the_task():
     state = task_contract(spec.task, spec.config.task).state
     proposals = EvolveProposer(["compute_reward"], state=state).propose(Archive([], sources), 1, 40)
     changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.sections.complete) for p in proposals]
-    assert len(changed) == 40 and sum(one.patches != changed[0].patches for one in changed) > 20
+    sections = [sections_of(candidate.definitions) for candidate in changed]
+    assert len(changed) == 40 and sum(dicts != sections[0] for dicts in sections) > 20
     assert any("term(state_dict)" in p.source for p in proposals)
 
 

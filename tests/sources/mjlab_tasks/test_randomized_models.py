@@ -88,7 +88,8 @@ def test_an_empty_candidate_is_human_with_every_function_that_randomizes(randomi
 def test_a_model_is_restored_in_float64(randomized):
     task = Driven(randomized, 3).task
     registered = {"events": {"tendon_damping at startup": {"params": {"ranges": (1.0, 1.0)}}}}
-    task.attach(replace(task._groups, patches=[registered]))
+    task.patch([registered])
+    task.attach(task._groups)
     sim = task.world.sim
     assert (sim.model.get_rows()["tendon_damping"] == sim.mj_model.tendon_damping).all()  # 0.1, not that of float32
 
