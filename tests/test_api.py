@@ -101,7 +101,7 @@ def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     known = (argparse._HelpAction, argparse._VersionAction)
     names = {action.dest for action in build_parser()._actions if not isinstance(action, known)}
     arguments = set(inspect.signature(evaluate).parameters) | {"task", "candidates", "overrides"}
-    translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
+    translated = {"gpu_id", "half_step", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     rest = names - arguments - translated - set(envcoder_bench.__all__)
     cfg = read_config()
     assert rest <= set(type(cfg).model_fields)
@@ -174,7 +174,7 @@ def test_functions_without_a_text_are_refused_with_a_remedy():
     exec("def compute_reward(pole_angle): return pole_angle", module)
     cases = [
         (lambda pole_angle: pole_angle, "is not a function that def defines: give the text"),
-        (module["compute_reward"], "there is no source of compute_reward"),
+        (module["compute_reward"], "the source of compute_reward is not known"),
         (torch.cos, "is not a function that def defines"),
         (uses_a_tensor, "uses_a_tensor uses LOST, a Tensor that cannot be written"),
         (closure(scale), "uses scale of the function around it"),
