@@ -228,7 +228,7 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
 def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
-    assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+    assert error.value.fault.line == line and error.value.fault.file == str(tmp_path / "mine.py")
 
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
