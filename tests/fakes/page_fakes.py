@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage
-from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.pairs import run_pairs
+from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
+from envcoder_bench.shaping.contract import Fault
 
 HOSTILE = [
     "<script>window.hacked=1</script>",
@@ -68,8 +70,8 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         for seed in range(seeds):
             level = 0.95 - 0.9 * k / len(every)
             if k == len(every) - 1:
-                error = f"/somewhere/{name}.py:7: in compute_reward: <b onclick=window.hacked=1>{HOSTILE[0]}"
-                results.append(Result(name, seed, FAILED, error=error))
+                fault = Fault(f"<b onclick=window.hacked=1>{HOSTILE[0]}", f"/somewhere/{name}.py", 7, "compute_reward")
+                results.append(Result(name, seed, FAILED, fault=fault))
                 continue
             results.append(
                 Result(
@@ -107,16 +109,18 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         )
         for k, name in enumerate(every)
     ]  # fmt: skip
+    ranked = rank(results, (0.0, 1.0))
     return RunPage(
         title=f"Cartpole: {len(names)} candidates {HOSTILE[0]}",
         fitness_meaning=f"a fraction {HOSTILE[2]}; 0 to 1",
-        ranked=rank(results, (0.0, 1.0)),
+        ranked=ranked,
+        pairs=run_pairs(fitness_model(results, (0.0, 1.0)), ranked),
         candidates=candidates,
         facts=["2 seeds", HOSTILE[0]],
         curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
         components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
         step_fitness=pd.DataFrame(steps, columns=[*keys, "step", "seconds", "fitness", "active"]),
-        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown], 1.0, "a note"),
+        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines, 1.0) for name in shown], "a note"),
         how={"device": "a CPU", "torch": "2"},
         command="eval-shapers --task Cartpole",
     )

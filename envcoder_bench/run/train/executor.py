@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.results.logs import RunLogs, read_episodes
-from envcoder_bench.results.rows import FAILED, STOPPED, Result
+from envcoder_bench.results.rows import FAILED, STOPPED, Result, best_mean
 from envcoder_bench.run import lint
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
@@ -46,6 +46,7 @@ from envcoder_bench.run.workers.messages import (
     TrainingStopped,
     UntrainedEvaluated,
 )
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.spec import Can
 
@@ -95,7 +96,7 @@ class Executor(JobHandler):
         self._end: int = cfg.learning_iterations  # of the rung
         self._num_done = 0  # waves of the rung
         self._env_steps = 0  # of all jobs since this process began
-        self._reported_best: Best = None
+        self._reported: dict[str, Best] = {}  # the best candidate of each job, as it last said
         self._stopped_at: str | None = None
         self._seconds_before, self._began = saved.seconds, time.monotonic()
 
@@ -272,10 +273,11 @@ class Executor(JobHandler):
 
     @property
     def _best(self) -> Best:
-        """The best candidate so far, and its fitness."""
+        """The best candidate so far, and its mean fitness over the seeds."""
         rows = [*self._parked.rows.values(), *self._saved.results]
-        best = [(row.candidate, row.fitness) for row in rows if row.measured and row.candidate != UNTRAINED]
-        return max([*best, *filter(None, [self._reported_best])], key=lambda pair: pair[1], default=None)
+        done = best_mean((row.candidate, row.fitness) for row in rows if row.measured and row.candidate != UNTRAINED)
+        reported = [self._reported.get(name) for name in self._waves]
+        return max(filter(None, [done, *reported]), key=lambda pair: pair[1], default=None)
 
     def _report(self) -> None:
         self._together.devices_at_work(len(self._head.workers), self._num_done, self._num_waves)
@@ -351,10 +353,10 @@ class Executor(JobHandler):
     def failed(self, job: Job, reason: str) -> None:
         self._discard(job)
         self._num_done += 1
-        error = f"its training crashed two workers: {reason}"
+        fault = Fault(f"its training crashed two workers: {reason}", kind="crashed")
         for name, seed in job.items:
-            log.warning("candidate %s (seed %s) failed: %s", name, seed, error)
-        self._finish_wave([Result(name, seed, FAILED, error=error) for name, seed in job.items], {})
+            log.warning("candidate %s (seed %s) failed: %s", name, seed, fault)
+        self._finish_wave([Result(name, seed, FAILED, fault=fault) for name, seed in job.items], {})
         self._report()
 
     def _update_progress(self, job: Job, message: Progress) -> None:
@@ -363,8 +365,7 @@ class Executor(JobHandler):
         if wave.env_steps:  # the first report may include steps from before this process began
             self._env_steps += max(0, message.env_steps - wave.env_steps)
         wave.iteration, wave.env_steps = message.iteration, message.env_steps
-        if message.best is not None and (self._reported_best is None or message.best[1] > self._reported_best[1]):
-            self._reported_best = message.best
+        self._reported[job.name] = message.best
         self._report()
 
     def _save_job(self, job: Job, message: JobCheckpoint) -> None:
