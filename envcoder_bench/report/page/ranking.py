@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
-from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
+from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties, unseen
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.ranking import Ranked
@@ -22,6 +22,7 @@ COLUMNS = {
     "vs human": ("number", "descending"),
     "letters": ("number", "ascending"),
     "best": ("number", "descending"),
+    "on new seeds": ("number", "descending"),
     "steps to tie": ("number", "ascending"),
     "steps to fitness": ("number", "ascending"),
     **{metric.title: ("number", metric.order) for metric in METRICS.values() if metric.title},
@@ -94,6 +95,7 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         "vs human": cell(row.vs_human, difference, sign),
         "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
         "best": cell(row.p_best, f"{row.p_best:.0%}"),
+        "on new seeds": cell(row.expected, fixed(row.expected, decimals)) if not math.isnan(row.expected) else None,
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
         **{metric.title: _metric_cell(row, name) for name, metric in METRICS.items() if metric.title},
@@ -152,10 +154,11 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, spee
         notes += ["vs human: mean difference to the human baseline with the same seeds"]
     if any(row.significant for row in ranked):
         tested = sum(math.isfinite(row.vs_human_p) for row in ranked)
-        notes += [f"it is coloured where it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')})"]
+        test = f"moderated t-test, 5 % over all looks{_corrected(tested, 'candidate')}"
+        notes += [f"it is coloured where it differs from 0 ({test})"]
     compared = sum(bool(row.tie_groups) for row in ranked)
     if compared > 1:
-        tests = f"(paired t-tests, 5 %{_corrected(compared * (compared - 1) // 2, 'pair')})"
+        tests = f"(moderated t-tests, 5 % over all looks{_corrected(compared * (compared - 1) // 2, 'pair')})"
         notes += [
             f"no two candidates can be told apart if all pairs are tested {tests}"
             if _alike(ranked)
@@ -164,12 +167,14 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, spee
         ]
     if any(math.isfinite(row.p_best) for row in ranked):
         notes += ["best: probability that it is the best"]
+    if any(math.isfinite(row.expected) for row in ranked):
+        notes += ["on new seeds: fitness to be expected there, as candidates are first by luck, too"]
     if speed:
         notes += [
             "steps to a fitness: mean env-steps of a seed until it, which you choose above; at first 90 % of what the"
             " human baseline learns, or else the best candidate; >: some seeds never have it"
         ]
-    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
+    notes += unseen(ranked) + one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
     return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name
 
 
