@@ -57,8 +57,8 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
     seeds = counted(min(len(row.seeds) for row in tested), "seed")
     if not shares:
         return [
-            f"{seeds} may not have shown an outcome that some seeds have, such as a seed that does not learn; the fitness"
-            " has no bounds, so nothing here allows for it"
+            f"{seeds} may not have shown an outcome that some seeds have, such as a seed that does not learn; the"
+            " fitness has no bounds, so nothing here allows for it"
         ]
     return [
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"

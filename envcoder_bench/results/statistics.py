@@ -259,6 +259,11 @@ class FitnessModel:
             below = np.log(np.maximum(np.cumsum(density, axis=1) - 0.5 * density, 1e-300))
             best = (density * np.exp(below.sum(axis=0) - below)).sum(axis=1)
             shares += weight * best / best.sum()
+        # a candidate that another one beats with every seed is not likelier than that one, however its seeds differ
+        fitness = self._fitness[index]
+        beats = (fitness[:, None] >= fitness).all(axis=2) & (fitness[:, None] > fitness).any(axis=2)
+        shares = np.minimum(shares, np.where(beats, shares[:, None], 1.0).min(axis=0, initial=1.0))
+        shares /= max(float(shares.sum()), 1e-300)
         return {self.names[k]: float(share) for k, share in zip(index, shares)}
 
     @cached_property
@@ -313,7 +318,8 @@ class FitnessModel:
         if varied.mean() < 0.5:
             own = raw
         elif not varied.all():  # what the others share with a seed sets them apart from these
-            own[~varied] += np.maximum(raw - own, 0)[varied].mean()
+            shared = np.maximum(raw - own, 0) / self._scale[best]
+            own[~varied] += shared[varied].mean() * self._scale[best][~varied]
         if not (own > 0).all():
             return nothing
         scale = self._scale[best] if self._bounded else None

@@ -1,18 +1,24 @@
 """Designs of simulated runs whose truth is known: the human baseline and candidates, by the fitness of their seeds.
 
-``EQUAL`` designs have candidates that equal the human baseline, ``DIFFERENT`` ones a best candidate. The first of each
-are those that were reported to break the statistics; the others, ``BLIND``, were written before the model was changed.
+``EQUAL`` designs have candidates that equal the human baseline, ``DIFFERENT`` ones a best candidate. Those that are
+``blind`` were written before the model was changed; the others broke the statistics once, or are those that it assumes.
+``tests/results/test_certainty.py`` simulates few of their runs, ``benchmarks/measure.py certainty`` many.
 """
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from envcoder_bench.results.statistics import UNBOUNDED
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected
 
 RATE = (0.0, 1.0)
+EPISODES = 64
+LOOKS = (2, 3, 5, 8, 12)  # seeds of a run that is extended until something is marked
+Facts = dict[str, Any]
 Run = tuple[np.ndarray, np.ndarray]  # (1 + candidates,) true fitness; (1 + candidates, seeds) fitness, human first
 Draw = Callable[[np.random.Generator, int, int], Run]
 
@@ -65,7 +71,9 @@ def normal_seeds(deviation: float, mean: float = 0.5) -> Draw:
 def two_groups(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
     """Two groups of candidates, each with effects of seeds of its own."""
     effects = 0.1 * rng.standard_normal((2, seeds))
-    return _equal(0.5, 0.5 + effects[np.arange(1 + candidates) % 2] + 0.02 * rng.standard_normal((1 + candidates, seeds)))
+    return _equal(
+        0.5, 0.5 + effects[np.arange(1 + candidates) % 2] + 0.02 * rng.standard_normal((1 + candidates, seeds))
+    )
 
 
 def different_ways(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
@@ -127,7 +135,9 @@ def few_episodes(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
 
 def plateaus(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
     """Seeds end at one of three plateaus; human at the middle one."""
-    fitness = rng.choice([0.1, 0.5, 0.9], size=(1 + candidates, seeds)) + 0.02 * rng.standard_normal((1 + candidates, seeds))
+    fitness = rng.choice([0.1, 0.5, 0.9], size=(1 + candidates, seeds)) + 0.02 * rng.standard_normal(
+        (1 + candidates, seeds)
+    )
     fitness[0] = 0.5 + 0.02 * rng.standard_normal(seeds)
     return _equal(0.5, fitness)
 
@@ -312,6 +322,7 @@ def nearly_equal(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
 DIFFERENT: dict[str, Design] = {
     **{f"normal, spread {x:g}": Design(normal_truth(x), UNBOUNDED) for x in (0.3, 1.0, 2.0)},
     "cluster of good ones": Design(cluster()),
+    "cluster of equal good ones": Design(cluster(gap=0.002)),
     "cluster of good ones, far": Design(cluster(gap=0.03)),
     "cluster, bounds unknown": Design(cluster(), UNBOUNDED),
     "near the bound": Design(near_the_bound),
@@ -325,3 +336,83 @@ DIFFERENT: dict[str, Design] = {
     "skewed spreads": Design(skewed_spreads, UNBOUNDED, blind=True),
     "nearly equal": Design(nearly_equal, blind=True),
 }
+
+
+# what is said of them
+
+
+def _names(candidates: int) -> list[str]:
+    return ["human", *(f"c{k:03d}" for k in range(candidates))]
+
+
+def model(fitness: np.ndarray, bounds: tuple[float, float]) -> FitnessModel:
+    """Return the model of a run; the first row is the human baseline's."""
+    by_seed = (dict(enumerate(row)) for row in fitness.tolist())
+    return FitnessModel(dict(zip(_names(len(fitness) - 1), by_seed)), None, bounds, EPISODES)
+
+
+def _random(*parts: object) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr(parts).encode()))
+
+
+def equal_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
+    """Simulate runs of candidates that equal human; return how often something false is said.
+
+    ``marked``: runs with any "!"; ``better``: runs in which the interval of the first candidate, as of the verdict of a
+    search, is above 0; ``covered``: intervals of a fitness with the truth.
+    """
+    design, rng = EQUAL[name], _random(name, candidates, seeds)
+    marked, better, covered = 0, 0, []
+    for _ in range(runs):
+        truth, fitness = design.draw(rng, candidates, seeds)
+        run = model(fitness, design.bounds)
+        human, *others = run.names
+        p_values = [run.difference(other, human).p for other in others]
+        marked += any(p < LEVEL for p in corrected(p_values))
+        better += run.difference(others[0], human).low > 1e-12
+        covered += [low - 1e-9 <= x <= high + 1e-9 for x, (_, low, high) in zip(truth, map(run.interval, run.names))]
+    return {
+        "case": name, "blind": design.blind, "candidates": candidates, "seeds": seeds, "runs": runs,
+        "marked": marked / runs, "better": better / runs, "covered": float(np.mean(covered)),
+    }  # fmt: skip
+
+
+def different_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
+    """Simulate runs with a best candidate; return the stated and the true probability of the first, and so on.
+
+    ``held``: runs whose contenders hold the best; ``covered``: intervals of what is expected of the first on new seeds
+    with the truth; ``lucky``, ``expected``: how far the mean of the first, and what is expected, are above the truth.
+    """
+    design, rng = DIFFERENT[name], _random(name, candidates, seeds)
+    stated, true, held, covered, lucky, expected = [], [], [], [], [], []
+    for _ in range(runs):
+        truth, fitness = design.draw(rng, candidates - 1, seeds)
+        run = model(fitness, design.bounds)
+        first, best = int(fitness.mean(axis=1).argmax()), int(truth.argmax())
+        stated.append(run.chances[run.names[first]])
+        true.append(first == best)
+        held.append(run.names[best] in run.contenders())
+        mean, low, high = run.expected[run.names[first]]
+        covered.append(low - 1e-9 <= truth[first] <= high + 1e-9)
+        lucky.append(float(fitness[first].mean() - truth[first]))
+        expected.append(mean - truth[first])
+    return {
+        "case": name, "blind": design.blind, "candidates": candidates, "seeds": seeds, "runs": runs,
+        "stated": float(np.mean(stated)), "true": float(np.mean(true)), "held": float(np.mean(held)),
+        "covered": float(np.mean(covered)), "lucky": float(np.mean(lucky)), "expected": float(np.mean(expected)),
+    }  # fmt: skip
+
+
+def extended_family(name: str, candidates: int, runs: int) -> Facts:
+    """Simulate runs that are extended, as in LOOKS, until a candidate is marked; return how often that is so."""
+    design, rng = EQUAL[name], _random(name, candidates, LOOKS)
+    marked = 0
+    for _ in range(runs):
+        _, fitness = design.draw(rng, candidates, LOOKS[-1])
+        for look, seeds in enumerate(LOOKS, 1):
+            run = model(fitness[:, :seeds], design.bounds)
+            human, *others = run.names
+            if any(p < LEVEL for p in corrected([run.difference(other, human).p for other in others], look)):
+                marked += 1
+                break
+    return {"case": name, "candidates": candidates, "looks": list(LOOKS), "runs": runs, "marked": marked / runs}
