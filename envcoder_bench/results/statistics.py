@@ -280,7 +280,7 @@ class FitnessModel:
             return {}
         grid = posteriors.grid
         density = sum(weight * each for weight, each in posteriors.weighted)
-        cells = np.gradient(grid)
+        cells = posteriors.cells
         # what all candidates share with their seeds moves them together
         common = (self._raw.variances - self._shared.variances) * self._scale / np.maximum(self._count, 1)
         common = 2.0 * math.sqrt(max(float(common[self._varied].mean()), 0.0)) if self._varied.any() else 0.0
@@ -304,7 +304,7 @@ class FitnessModel:
 
     def _posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, _Posteriors]:
         """Return the best of some candidates, by index, and their posteriors; none without a spread of seeds."""
-        nothing = np.empty(0, dtype=int), _Posteriors(np.empty(0), ())
+        nothing = np.empty(0, dtype=int), _Posteriors(np.empty(0), np.empty(0), ())
         best = np.flatnonzero(which)
         best = best[np.argsort(-self._mean[best], kind="stable")][:MOST_COMPARED]
         if len(best) < 2 or self._shared is None or self._raw is None:
@@ -586,12 +586,13 @@ class _Posteriors:
     """What is known of the true fitness of candidates.
 
     Attributes:
-        grid: ``(points,)`` values of the true fitness.
+        grid, cells: ``(points,)`` values of the true fitness, and the widths of their cells.
         weighted: of each distribution that the candidates may come from its probability, and ``(candidates, points)``
             probabilities.
     """
 
     grid: np.ndarray
+    cells: np.ndarray
     weighted: Sequence[tuple[float, np.ndarray]]
 
 
@@ -644,7 +645,7 @@ def _posteriors(mean: np.ndarray, variance: np.ndarray, freedom: float, scale: n
     logs.append(float(np.log(np.maximum(total, 1e-300)).sum()) + math.log(ALL_EQUAL))
     posteriors.append(posterior / np.maximum(total, 1e-300))
     weights = np.exp(np.array(logs) - max(logs))
-    return _Posteriors(grid, [(float(w), each) for w, each in zip(weights / weights.sum(), posteriors) if w > 0])
+    return _Posteriors(grid, cells, [(float(w), each) for w, each in zip(weights / weights.sum(), posteriors) if w > 0])
 
 
 def _grid(mean: np.ndarray, deviation: np.ndarray, bounded: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -657,6 +658,7 @@ def _grid(mean: np.ndarray, deviation: np.ndarray, bounded: bool) -> tuple[np.nd
     width = np.minimum(np.where(is_near, deviation, np.inf).min(axis=1), (points[-1] - points[0]) / 20)
     number = np.concatenate(([0.0], np.cumsum(np.diff(points) * FINE / width)))  # of cells up to each point
     edges = np.interp(np.linspace(0.0, number[-1], int(number[-1]) + 2), number, points)
+    edges = np.unique(edges)  # rounding
     return (edges[1:] + edges[:-1]) / 2, np.diff(edges)
 
 

@@ -1,6 +1,6 @@
 """What a run says of designs that broke its statistics: few simulated runs of each, and exact cases.
 
-The limits are those of the definitions, with three standard errors; ``benchmarks/measure.py certainty`` takes more runs.
+The limits are those of the definitions, with three standard errors; ``measure.py certainty`` takes more runs.
 """
 
 import math
