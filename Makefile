@@ -88,7 +88,7 @@ test-fast: $(VENV)/tested
 
 test-mjlab: $(VENV)-mjlab/installed
 	$(VENV)-mjlab/bin/python -m pytest -n $(JOBS) --dist worksteal --no-skips -m "not cuda" $(PYTEST_FLAGS) \
-		-k "mjlab or rsl_rl" tests/tasks/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
+		-k "mjlab or rsl_rl" tests/sources/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests

@@ -28,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
     from benchmark import parse
 
     from envcoder_bench.core.errors import UserError, user_input
-    from envcoder_bench.tasks.registry import find_spec
+    from envcoder_bench.sources.registry import find_spec
     from envcoder_bench.video import VIDEO_VARIABLE
 
     args = parse(build_parser(), sys.argv[1:] if words is None else words)

@@ -17,7 +17,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, checked_arguments, override_words
 from envcoder_bench.run.prepare.variants import Asked
 from envcoder_bench.run.result import RunResult
-from envcoder_bench.tasks.registry import with_task_config
+from envcoder_bench.sources.registry import with_task_config
 from envcoder_bench.tools import describe as description
 from envcoder_bench.tools.check import CheckResult, check_candidates
 from envcoder_bench.video.page import write_page

@@ -24,9 +24,9 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import control_timing
 from envcoder_bench.tools.describe import function_docs, timing
 

@@ -13,7 +13,7 @@ import mujoco_batches
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
     *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "results", "jail", "trainers"),
-    *("env", "compile", "shaping", "tasks", "terrain", "sim", "compat", "core"),
+    *("env", "compile", "shaping", "sources", "tasks", "terrain", "sim", "compat", "core"),
 ]
 ENGINES = {"sim", "compat"}
 HOLDS = {
@@ -34,7 +34,7 @@ GROUND_ROOMS = {
     "compat": {"compat", "process"},
     "process": set(),
 }
-FACES_USER = PACKAGE / "tasks" / "isaacgym_tasks"  # the source of tasks that imports this face
+FACES_USER = PACKAGE / "sources" / "isaacgym_tasks"  # the source of tasks that imports this face
 
 
 @functools.cache

@@ -22,8 +22,8 @@ from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import SPARSE
-from envcoder_bench.tasks.registry import find_spec
 
 
 def learning(args: Namespace) -> Iterator[Record]:

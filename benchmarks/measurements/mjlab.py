@@ -18,10 +18,10 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.sources.mjlab_tasks.source import quiet
+from envcoder_bench.sources.mjlab_tasks.spec import facts_of
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import EnvGroups
-from envcoder_bench.tasks.mjlab_tasks.source import quiet
-from envcoder_bench.tasks.mjlab_tasks.spec import facts_of
-from envcoder_bench.tasks.registry import find_spec
 
 from .learning import find_sources, make_evaluation
 

@@ -6,8 +6,8 @@ After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Fro
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Source, shaping_source
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
-from envcoder_bench.tasks.registry import find_spec
 
 from .training import Study
 

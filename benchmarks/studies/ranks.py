@@ -6,7 +6,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.shaping.kinds import DOF_TARGET, OBSERVATION, REWARD, TERMINAL, TORQUE
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 from .training import Study
 

@@ -17,7 +17,7 @@ from measurements.devices import _Progress
 from pages import render
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 PAGES = sorted((measure.ROOT / "benchmarks").glob("*.md"))
 

@@ -16,7 +16,7 @@ from envcoder_bench import evaluate
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import shaping_source
-from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.sources.registry import find_spec, task_names
 
 
 def part(text, types):

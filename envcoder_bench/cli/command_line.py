@@ -23,7 +23,7 @@ from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig, without_aliases
-from envcoder_bench.tasks.registry import check_task_name, task_names, with_task_config
+from envcoder_bench.sources.registry import check_task_name, task_names, with_task_config
 
 VERSION = f"EnvCoderBench {__version__}"
 
@@ -252,7 +252,7 @@ def settle_task(args: argparse.Namespace) -> None:
 
 
 # flags that are keys of cfg/config.yaml, or stand for some
-_OF_CONFIG = {*RunConfig.model_fields, "gpu_id", "trainer", "task_config", "train_config", "no_baselines"}
+_OF_CONFIG = {*RunConfig.model_fields, "gpu_id", "trainer", "task_config", "train_config", "no_baselines", "half_step"}
 
 
 def flag_words(args: argparse.Namespace) -> list[str]:

@@ -17,7 +17,7 @@ from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
 from envcoder_bench.core.plain_text import own_codes
-from envcoder_bench.core.shell import invocation, resume_command, shown
+from envcoder_bench.core.shell import display_path, invocation, resume_command
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
@@ -60,7 +60,7 @@ class Console(Reporter):
             self._page.run = folder
             self._page.write(Status("in training"))
         if self._names_folder:
-            log.info("folder: %s", shown(folder))
+            log.info("folder: %s", display_path(folder))
         if self._one_process_a_wave:
             self._isolated = read_yaml(folder / "config.yaml").get("isolate") == "process"
 
@@ -159,14 +159,14 @@ def finish(result: RunResult) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
     if not result.complete:
         if any(row.measured and row.env_steps for row in result.rows):
-            page = f"{invocation('envcoder-bench')} report {shlex.quote(shown(result.folder))}"
+            page = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
             print(f"the page of the results so far: {page}", file=sys.stderr)
         print(f"stopped {result.stopped_at}; resume with: {resume_command(result.folder)}", file=sys.stderr)
     else:
         show_ranking(result)
     show_profile(result)
     if not result.trained:
-        print(f"\nthe run in {shown(result.folder)} is complete: nothing was left to do", file=sys.stderr)
+        print(f"\nthe run in {display_path(result.folder)} is complete: nothing was left to do", file=sys.stderr)
     return exit_code(result)
 
 
@@ -182,7 +182,7 @@ def show_ranking(result: RunResult) -> None:
     print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()), file=own_codes(sys.stdout))
     for path in (*result.pictures, result.folder / "results.csv", result.folder / "candidates"):
         if path.exists():
-            print(shown(path))
+            print(display_path(path))
 
 
 def show_profile(result: RunResult) -> None:
@@ -226,7 +226,7 @@ def conclude(
 
     try:
         page = write_page(result.folder, default_videos())
-        print(shown(page))
+        print(display_path(page))
         log_report(result.folder, page, page_videos(result.folder))
     except KeyboardInterrupt:
         print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)

@@ -10,7 +10,7 @@ from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, 
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
-from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.core.shell import display_path, resume_command
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.hooks import StopRequest
 
@@ -121,7 +121,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         inputs = check_inputs(args.robot, args.policies, args.terrains, overrides, args.layouts)
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
-        print(f"folder: {shown(folder)}", file=sys.stderr)
+        print(f"folder: {display_path(folder)}", file=sys.stderr)
     # a line in the terminal, and the page of the folder, which also says how the evaluation ended
     progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
@@ -147,7 +147,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     status.write(Status("complete", link=page.name, ended=True))
     print(render_summary(result.rows))
-    print(shown(page))
+    print(display_path(page))
     return 0
 
 

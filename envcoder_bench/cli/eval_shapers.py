@@ -128,6 +128,12 @@ def build_parser() -> Parser:
     add_key(size, "num_envs_per_candidate", type=int, metavar="N")
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
+    effort.add_argument(
+        "--half_step",
+        action="store_true",
+        help="measure final policies with half the physics step, too: a policy that exploits the simulation loses"
+        " fitness (docs/reading_a_run.md#hacked)",
+    )
 
     ground = parser.add_argument_group("terrains")
     ground.add_argument(

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.folders import folder_kind
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import own_codes
-from envcoder_bench.core.shell import shown
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.sources.registry import task_names
 
 
 class Verb(NamedTuple):
@@ -94,9 +95,11 @@ def check_task(words: list[str]) -> int:
 
 
 _COMPARE = """\
-Compare several runs of a task: one ranking, and differences of candidates that are in several runs.
+Compare two candidates of a run, or several runs of a task.
 
 examples:
+  # two candidates: which is better, how sure this is, how many seeds would tell, why, and whether one is hacked
+  COMMAND runs/Anymal_20260101-120000 000_smooth human
   # two runs: prints the tables, writes runs/compare.html
   COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
   # only the tables
@@ -111,7 +114,9 @@ exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 
 def compare_parser() -> PlainParser:
     parser = _parser("compare", _COMPARE)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, two or more")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="folders of runs, two or more; or one, and the names of two candidates"
+    )
     parser.add_argument(
         "--output", metavar="FILE", help="the page, or none (default: compare.html in the folder of the first run)"
     )
@@ -120,6 +125,8 @@ def compare_parser() -> PlainParser:
 
 def compare_runs(words: list[str]) -> int:
     args = compare_parser().parse_args(words)
+    if len(args.runs) == 3 and not any("/" in name or folder_kind(name) for name in args.runs[1:]):
+        return _compare_pair(args)
     output = _file("--output", None if args.output == "none" else args.output, ".html")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
@@ -131,7 +138,19 @@ def compare_runs(words: list[str]) -> int:
         output = Path(args.runs[0]).resolve().parent / "compare.html"
     if output is not None:
         write_atomic(output, comparison_page(comparison))
-        print(f"\n{shown(output)}")
+        print(f"\n{display_path(output)}")
+    return 0
+
+
+def _compare_pair(args: argparse.Namespace) -> int:
+    if args.output not in (None, "none"):
+        raise UserError("--output is the page of several runs; that of a run is report.html in its folder")
+    from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
+    from envcoder_bench.run.folder.policies import open_run
+    from envcoder_bench.tools.pair import render_pair
+
+    folder, first, second = args.runs
+    print(render_pair(open_run(folder), first, second, screen_width()), end="", file=own_codes(sys.stdout))
     return 0
 
 
@@ -235,11 +254,12 @@ def export(words: list[str]) -> int:
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
     outputs = "actions and commands of the drives" if done.command else "actions"
-    print(f"{shown(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
-    print(f"{shown(done.description)}: what goes in and out")
+    print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
+    print(f"{display_path(done.description)}: what goes in and out")
     if done.model is not None:
-        also = "" if done.assets is None else f"; its meshes, textures and height fields are in {shown(done.assets)}"
-        print(f"{shown(done.model)}: the robot, for MuJoCo{also}")
+        assets = None if done.assets is None else display_path(done.assets)
+        also = f"; its meshes, textures and height fields are in {assets}" if assets else ""
+        print(f"{display_path(done.model)}: the robot, for MuJoCo{also}")
     return 0
 
 
@@ -291,8 +311,8 @@ examples:
   COMMAND path/to/robot.urdf --name Hopper --floating --ground --output tasks/hopper
 
 It writes the model with plain drives (docs/add_a_task.md), task.py, task.yaml and both baselines, with an example goal:
-forward velocity if the robot floats, else joint positions. EDIT marks what to make your own. What differs from the
-file is printed.
+forward velocity if the robot floats or slides in a plane, else joint positions. EDIT marks what to make your own. What
+differs from the file is printed.
 
 exit codes: 0 done; 2 bad input, or a model with parts that are not supported, with the reason.
 """
@@ -316,8 +336,9 @@ def new_task(words: list[str]) -> int:
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
     for change in task.changes:
         print(f"- {change}")
-    print(f"{shown(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints")
-    print(f"next: edit the lines with EDIT, then envcoder-bench check-task {shown(task.folder)}")
+    driven = f"{len(task.driven)} driven joints and control steps of {task.step}"
+    print(f"{display_path(task.folder)}: the task {task.name}, with {driven}")
+    print(f"next: edit the lines with EDIT, then envcoder-bench check-task {display_path(task.folder)}")
     return 0
 
 
@@ -356,7 +377,7 @@ def play_parser() -> PlainParser:
     )
     parser.add_argument("--seed", type=int, metavar="K", help="seed of the episode (default: that of the run)")
     parser.add_argument(
-        "--policy_seed", type=int, metavar="K", help="seed of the training (default: each candidate's best)"
+        "--policy_seed", type=int, metavar="K", help="seed of the training (default: each candidate's median one)"
     )
     parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
@@ -390,11 +411,11 @@ def _size(words: str) -> tuple[int, int]:
 
 
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
-    from envcoder_bench.core.words import alone
+    from envcoder_bench.core.words import format_fitness
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
-    from envcoder_bench.video.page import VIDEOS, chosen, player
+    from envcoder_bench.video.page import VIDEOS, chosen, player, seed_text
     from envcoder_bench.video.record import model_bytes, record
 
     # fail before anything is simulated
@@ -414,7 +435,8 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-        print(f"{episode.name} (seed {episode.seed}): fitness {alone(recording.episode_fitness(episode))}{ended}")
+        seed = seed_text(run, episode.name, episode.seed)
+        print(f"{episode.name} ({seed}): fitness {format_fitness(recording.episode_fitness(episode))}{ended}")
     # a window, or a file
     model = model_bytes(run.spec, recording)
     if args.view:
@@ -423,12 +445,12 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     if output is None:
         (run.folder.path / VIDEOS).mkdir(exist_ok=True)
         output = run.folder.path / VIDEOS / "play.mp4"
-    look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3)
+    look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3, seeds=True)
     try:
         render.render(recording, model, [output], look)
     except render.NoVideo as error:
         raise UserError(f"videos cannot be rendered here: {error}") from error
-    print(shown(output))
+    print(display_path(output))
     return 0
 
 
@@ -471,14 +493,14 @@ def write_report(words: list[str]) -> int:
 
     if args.video:
         print(f"--video executes the code of the candidates and of the task of {args.run}", file=sys.stderr)
-    print(shown(write_page(args.run, args.video, executes=bool(args.video))))
+    print(display_path(write_page(args.run, args.video, executes=bool(args.video))))
     return 0
 
 
 VERBS = {
     "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
     "compare": Verb(
-        "compare several runs of a task, paired by seed, as tables and a page", compare_parser, compare_runs
+        "compare two candidates of a run, or several runs of a task, paired by seed", compare_parser, compare_runs
     ),
     "completion": Verb(
         "print a script that completes commands, flags and files in bash, zsh or tcsh",

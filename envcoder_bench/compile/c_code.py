@@ -1,4 +1,4 @@
-"""C code of a traced program. Programs that differ in floating-point constants only have the same code."""
+"""C code of a traced program. Programs that differ only in floating-point constants have the same code."""
 
 import re
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from envcoder_bench.compile.program import FLOATS, Node, Program, reachable
 C_TYPES = {
     "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
 }  # fmt: skip
-# of the C library; the names for float end in f
-_INSTRUCTIONS = {"floor", "ceil", "trunc"}  # one instruction each on CUDA
+# functions of the C library; the names for float end in f
+_INSTRUCTIONS = {"floor", "ceil", "trunc"}  # a single instruction on CUDA
 _FUNCTIONS = {
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc",
@@ -26,11 +26,11 @@ class CCode:
     """A program as C statements.
 
     Attributes:
-        statements: the code. It declares the variables it needs; reads ``S_<name>`` (pointers to the environment's row
-            of the state), ``c[i]`` (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``;
-            and writes ``O_<name>[i]`` (pointers to its row of the results); and calls functions of ``Math``.
+        statements: the code. It reads ``S_<name>`` (pointers to the environment's row of the state), ``c[i]`` (its
+            constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``, writes ``O_<name>[i]``
+            (pointers to the environment's row of the results), and calls functions of ``Math``.
         constants: the numbers of ``c``.
-        state: keys of the state that it reads, with their C types.
+        state: keys of the state that the code reads, with their C types.
         outputs: names of the results, with their widths.
     """
 
@@ -152,7 +152,7 @@ def _float(op: str, kind: str, x: list[str]) -> str:
         return f"fabs{suffix}({x[0]})"
     if op == "round":
         return f"rint{suffix}({x[0]})"
-    if op in ("maximum", "minimum"):  # NaN wins
+    if op in ("maximum", "minimum"):  # NaN if an operand is NaN
         return f"{x[0]} != {x[0]} || {x[0]} {'>' if op == 'maximum' else '<'} {x[1]} ? {x[0]} : {x[1]}"
     if op == "log1p":  # some C libraries lack log1p and expm1; double precision compensates
         return f"({C_TYPES[kind]})Math::log(1.0 + (double){x[0]})"
@@ -176,19 +176,19 @@ def _whole(op: str, kind: str, x: list[str]) -> str:
     """
     c_type, unsigned = C_TYPES[kind], "unsigned long long"
     bits = {"i64": 64, "i32": 32}.get(kind, 8)
-    # parts of several operations; ``here``: a shift by fewer bits than there are
+    # parts of several operations
     minus = f"({c_type})(0ULL - ({unsigned}){x[0]})"
     by_minus_one = f"{x[-1]} == ({c_type})-1 && ({c_type})-1 < 0"
-    here = f"{x[-1]} >= 0 && {x[-1]} < {bits}"
+    in_range = f"{x[-1]} >= 0 && {x[-1]} < {bits}"  # a shift by fewer bits than the type has
     rest = f"{x[0]} % {x[-1]}"
-    # written on demand, because an operation of one operand has no x[1]
+    # expressions are built on demand: an operation with one operand does not have x[1]
     wrapping: dict[str, Callable[[], str]] = {
         "add": lambda: f"({c_type})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
         "sub": lambda: f"({c_type})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
         "mul": lambda: f"({c_type})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
         "neg": lambda: minus,
-        "shl": lambda: f"{here} ? ({c_type})(({unsigned}){x[0]} << {x[1]}) : ({c_type})0",
-        "shr": lambda: f"({c_type})({x[0]} >> ({here} ? {x[1]} : {bits - 1}))",
+        "shl": lambda: f"{in_range} ? ({c_type})(({unsigned}){x[0]} << {x[1]}) : ({c_type})0",
+        "shr": lambda: f"({c_type})({x[0]} >> ({in_range} ? {x[1]} : {bits - 1}))",
         "abs": lambda: f"{x[0]} < 0 ? {minus} : {x[0]}",
         "maximum": lambda: f"{x[0]} > {x[1]} ? {x[0]} : {x[1]}",
         "minimum": lambda: f"{x[0]} < {x[1]} ? {x[0]} : {x[1]}",

@@ -1,4 +1,4 @@
-"""Results about functions on disk, so that a function is traced and checked once for the same code and task."""
+"""A cache on disk of programs and check results, so that a function is traced and checked once per code and task."""
 
 import ast
 import contextlib
@@ -24,8 +24,8 @@ from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import parse
-from envcoder_bench.tasks.registry import outside_tasks
-from envcoder_bench.tasks.sim_spec import task_files
+from envcoder_bench.sources.registry import outside_tasks
+from envcoder_bench.sources.sim_spec import task_files
 
 # calls that make a file depend on more than its own text; such files are not cached
 _READS = re.compile(
@@ -39,7 +39,7 @@ _KNOWN_MODULES = {
 
 
 class FunctionCache:
-    """Programs, and what checks have found, by the text of the functions' files and everything that both depend on.
+    """Programs and results of checks, by the text of the functions' files and everything that they depend on.
 
     The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; if it is not writable, nothing is cached.
 
@@ -57,14 +57,14 @@ class FunctionCache:
         shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
         constant_values = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
         versions = (torch.__version__, np.__version__, sys.version, torch.cuda.is_available())
-        self._context = repr((versions, own_code(), shapes, constant_values, seed))
+        self._context = repr((versions, code_digest(), shapes, constant_values, seed))
 
     def load(self, function: CandidateFunction, *parts: object) -> Program | None:
         """Return the program of a function saved with equal ``parts``, or None."""
         try:
             plain = self.load_plain([function], *parts)
             return None if plain is None else _program(plain)
-        except (ValueError, TypeError, KeyError, IndexError):  # damaged
+        except (ValueError, TypeError, KeyError, IndexError):  # the file is damaged
             return None
 
     def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
@@ -76,7 +76,7 @@ class FunctionCache:
         path = self._path(functions, *parts)
         try:
             return None if path is None else json.loads(read_packed(path))
-        except (ValueError, RecursionError):  # absent, or damaged
+        except (ValueError, RecursionError):  # the file is absent or damaged
             return None
 
     def save_plain(self, plain: object, functions: Sequence[CandidateFunction], *parts: object) -> None:
@@ -87,7 +87,7 @@ class FunctionCache:
 
     def _path(self, functions: Sequence[CandidateFunction], *parts: object) -> Path | None:
         texts = [self._texts.get(function.file) for function in functions]
-        if any(text is None or not stands_alone(text) or _leaves_the_task(text) for text in texts):
+        if any(text is None or not is_self_contained(text) or _leaves_the_task(text) for text in texts):
             return None
         key = repr((self._context, texts, [function.type for function in functions], parts))
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
@@ -99,7 +99,7 @@ def _program(plain: dict[str, Any]) -> Program:
 
 
 def read_packed(path: Path, most: int = 0) -> bytes:
-    """Return the content of a file in the cache, no more than ``most`` bytes (0: all); empty if there is none."""
+    """Return the content of a file in the cache, at most ``most`` bytes (0: all); empty if it is absent or damaged."""
     try:
         return zlib.decompressobj().decompress(path.read_bytes(), most)
     except (OSError, zlib.error):
@@ -107,13 +107,13 @@ def read_packed(path: Path, most: int = 0) -> bytes:
 
 
 def write_packed(path: Path, content: bytes) -> None:
-    """Write a file in the cache atomically; nothing where that is not possible."""
+    """Write a file in the cache atomically, if that is possible."""
     with contextlib.suppress(OSError):
         write_shared(path, zlib.compress(content, 1))
 
 
 @functools.cache
-def stands_alone(text: str) -> bool:
+def is_self_contained(text: str) -> bool:
     """Return whether a file's functions depend only on its text, known modules and this package.
 
     A helper module beside the file may change while the text stays the same.
@@ -136,16 +136,16 @@ def _leaves_the_task(text: str) -> bool:
     for name, spec in outside_tasks().items():
         package = f"envcoder_bench.tasks.{name}"
         if package in text or f"import {name}" in text:
-            texts = [file.read_text("utf-8", "replace") for file in task_files(spec.folder) if file.suffix == ".py"]
-            if not all(
-                stands_alone(re.sub(r"^(\s*from )\.", rf"\1{package}.", line_text, flags=re.M)) for line_text in texts
-            ):
-                return True
+            for file in task_files(spec.folder):
+                # relative imports are within the task
+                code = re.sub(r"^(\s*from )\.", rf"\1{package}.", file.read_text("utf-8", "replace"), flags=re.M)
+                if file.suffix == ".py" and not is_self_contained(code):
+                    return True
     return False
 
 
-def own_code() -> str:
-    """Return a digest of all code of this package and of outside tasks, because candidates may import any of it."""
+def code_digest() -> str:
+    """Return a digest of this package's code and of outside tasks, because candidates may import any of it."""
     return repr((package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
 
 

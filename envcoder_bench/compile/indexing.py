@@ -16,7 +16,7 @@ _PICKS = "picks single environments of the group"
 _MASKS = ("b", "u8")  # kinds of an index that is a mask
 
 
-def _places(rec: Values, tensor: Tensor) -> np.ndarray:
+def _constant_index(rec: Values, tensor: Tensor) -> np.ndarray:
     """Return the numbers of an index that does not depend on the state."""
     value = rec.value(tensor)
     if not rec.is_known(tensor):
@@ -36,7 +36,7 @@ def _indexed(rec: Values, source: Tensor, indices: list[Tensor | None]) -> tuple
         elif dim == rec.axis(source) or rec.axis(index) is not None:
             raise Untraceable(_PICKS)
         else:
-            key.append(_places(rec, index))
+            key.append(_constant_index(rec, index))
     return tuple(key)
 
 
@@ -49,12 +49,12 @@ def _index(rec: Values, a: Arguments, result: Tensor) -> Result:
 
 
 def _is_within(rec: Values, source: Tensor, indices: list[Tensor | None]) -> bool:
-    """Return whether an index names places within each environment, ``x[torch.arange(n), index]``, or of a table."""
-    axis, indices_given = rec.axis(source), [index for index in indices if index is not None]
-    if any(rec.value(index).kind in _MASKS for index in indices_given):
+    """Return whether each environment's numbers index its own row, ``x[torch.arange(n), index]``, or a table."""
+    axis, tensors = rec.axis(source), [index for index in indices if index is not None]
+    if any(rec.value(index).kind in _MASKS for index in tensors):
         return False
     if axis is None:
-        return any(rec.axis(index) is not None for index in indices_given)
+        return any(rec.axis(index) is not None for index in tensors)
     return axis < len(indices) and rec.shape(source)[axis] == 1 and _is_lanes(rec, indices[axis])
 
 
@@ -65,12 +65,12 @@ def _is_lanes(rec: Values, index: Tensor | None) -> bool:
     return all(rec.program.nodes[int(node)].op == "lane" for node in rec.nodes(index).reshape(-1))
 
 
-def _places_within(
+def _positions_within(
     rec: Values, source: Tensor, indices: list[Tensor | None]
 ) -> Iterator[tuple[tuple[Any, ...], np.ndarray | None]]:
-    """Yield each place that an index can name, as a numpy index, and nodes that say whether it is named.
+    """Yield each position that an index can select, as a numpy index, and nodes that say whether it is selected.
 
-    The nodes broadcast to the numbers of the place. They are None where the index only names the environments.
+    The nodes broadcast to the numbers at the position. They are None if the index selects environments only.
     """
     p, axis, size = rec.program, rec.axis(source), rec.shape(source)
     by_axis = {i: index for i, index in enumerate(indices) if index is not None}
@@ -90,32 +90,35 @@ def _places_within(
              for node in wanted[i].reshape(-1).tolist()]
             for i, number in at.items()
         ]  # fmt: skip
-        named = [functools.reduce(lambda x, y: p.add("and", "b", x, y), row) for row in zip(*tests)]
-        yield key, np.array(named, dtype=np.int64).reshape(shape + after) if tests else None
+        selected = [functools.reduce(lambda x, y: p.add("and", "b", x, y), row) for row in zip(*tests)]
+        yield key, np.array(selected, dtype=np.int64).reshape(shape + after) if tests else None
 
 
 def _picked(rec: Values, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
-    """Select each environment's numbers by comparing its index with every place."""
+    """Select each environment's numbers by comparing its index with every position."""
     nodes, kind = rec.nodes(source), rec.value(source).kind
     picked = None
-    for key, named in _places_within(rec, source, indices):
+    for key, selected in _positions_within(rec, source, indices):
         option = nodes[key]
-        if picked is not None and named is not None:
-            rows = zip(*(np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (named, option, picked)))
+        if picked is not None and selected is not None:
+            rows = zip(*(np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (selected, option, picked)))
             option = np.array([rec.program.add("select", kind, *row) for row in rows]).reshape(option.shape)
         picked = option
     return nodes if picked is None else picked
 
 
 def _put(rec: Values, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
-    """Write ``new`` to ``nodes`` where each environment's index names them; of two entries, the later one counts."""
+    """Write ``new`` to the ``nodes`` that each environment's index selects; a later entry overwrites an earlier one."""
     kind, order = kind_of(source.dtype), np.arange(nodes.size).reshape(nodes.shape)
-    for key, named in _places_within(rec, source, indices):
-        spots = order[key]
-        values = np.broadcast_to(new, spots.shape).reshape(-1).tolist()
-        tests = [None] * spots.size if named is None else np.broadcast_to(named, spots.shape).reshape(-1).tolist()
-        for spot, test, x in zip(spots.reshape(-1), tests, values):
-            nodes.flat[spot] = x if test is None else rec.program.add("select", kind, test, x, int(nodes.flat[spot]))
+    for key, selected in _positions_within(rec, source, indices):
+        targets = order[key]
+        values = np.broadcast_to(new, targets.shape).reshape(-1).tolist()
+        tests: list[int | None] = [None] * targets.size
+        if selected is not None:
+            tests = np.broadcast_to(selected, targets.shape).reshape(-1).tolist()
+        for target, test, x in zip(targets.reshape(-1), tests, values):
+            old = int(nodes.flat[target])
+            nodes.flat[target] = x if test is None else rec.program.add("select", kind, test, x, old)
 
 
 @rule("index_select")
@@ -126,15 +129,15 @@ def _index_select(rec: Values, a: Arguments, result: Tensor) -> Result:
         for node in rec.nodes(a["index"], "i64").reshape(-1).tolist():
             rec.within(node, 0, rec.shape(source)[dim])
         return Value.of(_picked(rec, source, indices), kind)
-    return Value.of(np.take(rec.nodes(source), _places(rec, a["index"]), axis=dim), kind)
+    return Value.of(np.take(rec.nodes(source), _constant_index(rec, a["index"]), axis=dim), kind)
 
 
 @rule("index_put", "_index_put_impl")
 def _index_put(rec: Values, a: Arguments, result: Tensor) -> Result:
-    """``x[mask] = number``, ``x[:, [1, 2]] = y`` and ``x[torch.arange(n), index] = y``."""
+    """Write ``x[mask] = number``, ``x[:, [1, 2]] = y`` and ``x[torch.arange(n), index] = y``."""
     kind, indices = kind_of(result.dtype), list(a["indices"])
     nodes, new = rec.nodes(a["self"], kind).copy(), rec.nodes(a["values"], kind)
-    # by a mask: a choice between old and new for every number
+    # a mask chooses between old and new for every number
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and rec.value(mask).kind == "b":
         rest = result.dim() - mask.dim()
@@ -144,7 +147,7 @@ def _index_put(rec: Values, a: Arguments, result: Tensor) -> Result:
         chosen = rec.nodes(mask).reshape(rec.shape(mask) + (1,) * rest)
         arrays = [chosen, new.reshape(()) if new.size == 1 else new, nodes]
         return rec.elementwise(arrays, kind, lambda *x: rec.program.add("select", kind, *x), result)
-    # by indices, within each environment or in a tensor without environments
+    # indices select within each environment, or in a tensor without environments
     if a.get("accumulate"):
         raise Untraceable("adds to places of an index")
     if rec.axis(a["self"]) is not None and _is_within(rec, a["self"], indices):
@@ -176,7 +179,7 @@ def _gather(rec: Values, a: Arguments, result: Tensor) -> Result:
 def _index_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype)
     nodes = rec.nodes(a["self"], kind).copy()
-    nodes[(slice(None),) * dim + (_places(rec, a["index"]),)] = rec.nodes(a["value"], kind)
+    nodes[(slice(None),) * dim + (_constant_index(rec, a["index"]),)] = rec.nodes(a["value"], kind)
     return Value.of(nodes, kind)
 
 

@@ -1,4 +1,4 @@
-"""Interpret a program with torch, operation by operation; used where a function's own code is not available."""
+"""Interpret a program with torch, operation by operation, if the function's own code is not available."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ from envcoder_bench.core import stream
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 _BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
 
-_NAMES = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}  # of torch
+_NAMES = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}  # torch's names
 UNARY: dict[str, Callable[..., Tensor]] = {
     op: getattr(torch, _NAMES.get(op, op)) for op, (count, _) in OPERATIONS.items() if count == 1
 }
@@ -35,19 +35,19 @@ class Interpreter:
     come from the stream in use (``stream.use``).
 
     Args:
-        precise: whether to compute with float64 in place of float32, also the outputs.
+        precise: whether to compute, and return, float64 instead of float32.
     """
 
     def __init__(self, program: Program, precise: bool = False) -> None:
         self._program = program
         self._dtypes = {**DTYPES, **(dict.fromkeys(FLOATS, torch.float64) if precise else {})}
-        order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
-        kept = {node for output in program.outputs.values() for node in output.nodes}
+        outputs = {node for output in program.outputs.values() for node in output.nodes}
+        order = reachable(program, sorted(outputs))
         last = {arg: node for node in order for arg in program.nodes[node].args}
-        self._steps: list[tuple[int, Node, list[int]]] = []  # a node, and the nodes that are not read after it
+        # each node with its position, and the nodes that are not read after it
         done: dict[int, list[int]] = {}
         for arg, node in last.items():
-            if arg not in kept:
+            if arg not in outputs:
                 done.setdefault(node, []).append(arg)
         self._steps = [(node, program.nodes[node], done.get(node, [])) for node in order]
         self._constants: dict[torch.device, dict[int, Tensor]] = {}
@@ -57,12 +57,12 @@ class Interpreter:
 
         Args:
             state: ``(n, ...)`` tensors by name.
-            action: the policy's, ``(n, action_dim)``.
+            action: the policy's action, ``(n, action_dim)``.
         """
         n, device = action.shape[0], action.device
         values = dict(self._numbers(device))
         rows: dict[str, Tensor] = {}
-        # in the program's order; a value goes as soon as nothing needs it
+        # nodes in the program's order; a value is deleted after its last use
         for slot, node, done in self._steps:
             if node.op == "load":
                 if node.name not in rows:
@@ -116,10 +116,11 @@ def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> 
         if op in _DIVISIONS:
             return _divided(op, kind, *x)
         if op in ("shl", "shr"):
-            here = (x[1] >= 0) & (x[1] < _BITS[kind])
+            in_range = (x[1] >= 0) & (x[1] < _BITS[kind])
             if op == "shl":
-                return torch.where(here, torch.bitwise_left_shift(x[0], torch.where(here, x[1], 0)), 0).to(DTYPES[kind])
-            return torch.bitwise_right_shift(x[0], torch.where(here, x[1], _BITS[kind] - 1).to(DTYPES[kind]))
+                shifted = torch.bitwise_left_shift(x[0], torch.where(in_range, x[1], 0))
+                return torch.where(in_range, shifted, 0).to(DTYPES[kind])
+            return torch.bitwise_right_shift(x[0], torch.where(in_range, x[1], _BITS[kind] - 1).to(DTYPES[kind]))
         if op in ("floor", "ceil", "trunc", "round"):
             return x[0]
     return UNARY[op](*x) if op in UNARY else BINARY[op](*x)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.building import BROKEN_OFF
+from envcoder_bench.compile.building import KILLED
 from envcoder_bench.compile.c_code import C_TYPES, CCode, c_name, define_functions
 from envcoder_bench.compile.program import KINDS
 
@@ -32,8 +32,8 @@ if (((const unsigned char*)T[3])[group]) switch (slot[0]) {
 """
 
 PROGRAMS_PER_KERNEL = 16  # fewer need more launches; with more, more are recompiled when one changes
-MAX_LINES = 3_000  # of a kernel: compilation grows faster than they do; a longer program has a kernel of its own
-MOST_KERNELS = 4  # times as many as new ones would be: more launches take longer than a compilation saves
+MAX_LINES = 3_000  # lines of a kernel: compilation time grows faster; a longer program gets its own kernel
+MOST_KERNELS = 4  # use at most so many compiled kernels for each new one: more launches cost more than a compilation
 
 
 class GroupProgram(NamedTuple):
@@ -45,10 +45,10 @@ class GroupProgram(NamedTuple):
 
 
 class KernelPrograms(NamedTuple):
-    """What a kernel holds.
+    """The programs of a kernel, and the groups that run them.
 
     Attributes:
-        codes: its programs, of which some may not be needed.
+        codes: the programs; some of them may not be needed.
         jobs: for each program, the groups that have it.
     """
 
@@ -56,7 +56,7 @@ class KernelPrograms(NamedTuple):
     jobs: list[list[GroupProgram]]
 
 
-Jobs = dict[Hashable, list[GroupProgram]]  # by program
+Jobs = dict[Hashable, list[GroupProgram]]  # the groups of each program, by its key
 
 
 class StageBuffers(NamedTuple):
@@ -90,7 +90,7 @@ class BuildFailure(NamedTuple):
 
 
 Launches = list[Callable[[], None]]
-# programs of the kernels that this process has loaded, in order: by device and tensors, then by programs
+# programs of the kernels that this process has loaded, in order, by device and tensors, then by the programs' keys
 _loaded: dict[Hashable, dict[Hashable, list[CCode]]] = {}
 
 
@@ -110,19 +110,25 @@ def launches(
     from envcoder_bench.compile import native  # late, because it imports Warp
 
     device = stages[0][1].step.device
-    # programs to kernels, and those of all stages to the compilers at once
+    # divide programs among kernels, and compile the kernels of all stages together
     compiled = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]
     kernels = [(i, plan) for i, (jobs, _) in enumerate(stages) for plan in divide(jobs, list(compiled[i].values()))]
     codes = [_code(plan, stages[i][1]) for i, plan in kernels]
     faults = native.build(codes, device)
-    if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
+    if all(faults) and not any(fault.startswith(KILLED) for fault in faults):
         raise RuntimeError(faults[0])  # no working compiler
     # retry each program of a failed kernel in a kernel of its own
-    retried = [(i, one) for (i, plan), fault in zip(kernels, faults) if fault for one in alone(plan)]
-    kernels = [(i, plan) for (i, plan), fault in zip(kernels, faults) if not fault or not alone(plan)] + retried
+    kept: list[tuple[int, KernelPrograms]] = []
+    retried: list[tuple[int, KernelPrograms]] = []
+    for (i, plan), fault in zip(kernels, faults):
+        singles = divide_fully(plan) if fault else []
+        retried += [(i, single) for single in singles]
+        if not singles:
+            kept.append((i, plan))
+    kernels = kept + retried
     codes = [_code(plan, stages[i][1]) for i, plan in kernels]
     faults = native.build(codes, device)
-    # a program that fails alone leaves its groups out
+    # the groups of a program that fails by itself are left out
     refused: list[list[BuildFailure]] = [[] for _ in stages]
     for (i, plan), fault in zip(kernels, faults):
         refused[i] += [BuildFailure(job.group, fault) for jobs in plan.jobs for job in jobs if fault]
@@ -143,7 +149,7 @@ def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
 
 
 def _layout(buffers: StageBuffers) -> Hashable:
-    """Return what a kernel's code has of the tensors; their shapes and strides are data."""
+    """Return the names and types of the tensors, which a kernel's code depends on; shapes and strides are data."""
     return tuple((name, x.dtype) for name, x in _rows(buffers).items())
 
 
@@ -191,11 +197,11 @@ def _run(native: Any, prepared: Any, device: torch.device, keep: object) -> None
     native.launch(prepared, device)
 
 
-# division of programs among kernels: new ones, and those that this process has already compiled
+# division of programs among new kernels, and kernels that this process has already compiled
 
 
 def program_key(code: CCode) -> tuple[Hashable, ...]:
-    """Return what identifies a program: all but its constants, which are data."""
+    """Return a key that identifies a program: all but its constants, which are data."""
     return code.statements, code.state
 
 
@@ -203,21 +209,21 @@ def divide(jobs: Sequence[GroupProgram], compiled: Sequence[Sequence[CCode]]) ->
     """Divide the different programs among kernels.
 
     Args:
-        compiled: the programs of kernels that need no compilation. They are used where fewer new kernels remain, as for
-            the survivors of a race, and are not many more than the new ones would be.
+        compiled: the programs of kernels that are compiled already. These kernels are used if they reduce the number of
+            new kernels, as for the survivors of a race, and are not too many (``MOST_KERNELS``).
     """
     wanted: Jobs = {}
     for job in jobs:
         wanted.setdefault(program_key(job.code), []).append(job)
     new = _new_kernels(wanted)
-    used, rest = _known_kernels(wanted, compiled)
+    used, rest = _reuse_kernels(wanted, compiled)
     if used and len(rest) < len(new) and len(used) + len(rest) <= MOST_KERNELS * len(new):
         return used + rest
     return new
 
 
-def alone(kernel: KernelPrograms) -> list[KernelPrograms]:
-    """Return a kernel for each program of one that holds several."""
+def divide_fully(kernel: KernelPrograms) -> list[KernelPrograms]:
+    """Return a kernel for each program of a kernel with several; nothing for a kernel with a single program."""
     if len(kernel.codes) == 1:
         return []
     return [KernelPrograms([code], [groups]) for code, groups in zip(kernel.codes, kernel.jobs) if groups]
@@ -237,10 +243,10 @@ def _new_kernels(wanted: Jobs) -> list[KernelPrograms]:
     return kernels
 
 
-def _known_kernels(
+def _reuse_kernels(
     wanted: Jobs, compiled: Sequence[Sequence[CCode]]
 ) -> tuple[list[KernelPrograms], list[KernelPrograms]]:
-    """Return the known kernels to use, those with the most wanted programs first, and new ones for the rest."""
+    """Return the compiled kernels to use, those with the most wanted programs first, and new ones for the rest."""
     missing, used = dict(wanted), []
     count = {i: sum(program_key(code) in wanted for code in codes) for i, codes in enumerate(compiled)}
     for i in sorted((i for i in count if count[i]), key=lambda i: -count[i]):

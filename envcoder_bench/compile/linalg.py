@@ -5,7 +5,6 @@ that is singular or not positive definite), a program cannot: its results are in
 ``torch.linalg.inv_ex``, and its ``info`` equals torch's.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 Matrix = list[list[int]]  # nodes, row by row
-MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube
+MAX_WIDTH = 16  # largest width of a matrix; the number of operations grows with its cube
 
 
 def _matrices(rec: Values, x: Tensor, kind: str) -> np.ndarray:
@@ -60,7 +59,7 @@ def _eliminated(p: Program, kind: str, rows: Matrix) -> tuple[Matrix, int]:
     """Make the square at the left of ``rows`` upper triangular, with partial pivoting.
 
     Returns:
-        rows: as many as before.
+        rows: the new rows.
         odd: whether the number of row swaps is odd.
     """
     rows, odd = [list(row) for row in rows], p.const(False, "b")
@@ -96,14 +95,14 @@ def _forward(p: Program, kind: str, lower: Matrix, right: Matrix, unit: bool = F
 
 def _first(p: Program, wrong: list[int]) -> int:
     """Return the position (from 1) of the first true value, else 0, as LAPACK's ``info``."""
-    numbered = zip(range(len(wrong), 0, -1), reversed(wrong))
-    return functools.reduce(
-        lambda info, x: p.add("select", "i32", x[1], p.const(x[0], "i32"), info), numbered, p.const(0, "i32")
-    )
+    info = p.const(0, "i32")
+    for position in range(len(wrong), 0, -1):
+        info = p.add("select", "i32", wrong[position - 1], p.const(position, "i32"), info)
+    return info
 
 
 def _solved(p: Program, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, int]:
-    """Solve ``left @ x = right``; return x and ``info``, the first pivot that is zero."""
+    """Solve ``left @ x = right``; return x and ``info``, the position of the first pivot that is zero."""
     n, zero = len(left), p.const(0, kind)
     rows, _ = _eliminated(p, kind, [u + v for u, v in zip(left, right)])
     info = _first(p, [p.add("eq", "b", rows[k][k], zero) for k in range(n)])
@@ -144,7 +143,7 @@ def _check_errors(rec: Values, a: Arguments, result: None) -> Result:
     return []
 
 
-def _diagonal_of(p: Program, kind: str, square: Matrix) -> tuple[list[int], int]:
+def _pivots(p: Program, kind: str, square: Matrix) -> tuple[list[int], int]:
     """Return the pivots of a square matrix, and whether the sign of their product differs from the determinant's."""
     rows, odd = _eliminated(p, kind, square)
     return [rows[k][k] for k in range(len(rows))], odd
@@ -155,7 +154,7 @@ def _determinant(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind = rec.program, kind_of(result[0].dtype)
 
     def make(square: Matrix) -> int:
-        pivots, odd = _diagonal_of(p, kind, square)
+        pivots, odd = _pivots(p, kind, square)
         # after a zero pivot the others are NaN and must not count
         product, zero = p.const(1, kind), p.const(0, kind)
         for pivot in reversed(pivots):
@@ -170,16 +169,16 @@ def _sign_and_log_of_determinant(rec: Values, a: Arguments, result: Any) -> Resu
     p, kind = rec.program, kind_of(result[0].dtype)
 
     def make(square: Matrix) -> tuple[int, int]:
-        pivots, odd = _diagonal_of(p, kind, square)
+        pivots, odd = _pivots(p, kind, square)
         zero, one = p.const(0, kind), p.const(1, kind)
         sign, log = p.add("select", kind, odd, p.const(-1, kind), one), zero
         # a pivot of zero makes the sign 0 and the logarithm -inf
         for pivot in reversed(pivots):
-            none = p.add("eq", "b", pivot, zero)
+            is_zero = p.add("eq", "b", pivot, zero)
             size = p.add("log", kind, p.add("abs", kind, pivot))
             turned = p.add("select", kind, p.add("lt", "b", pivot, zero), p.add("neg", kind, sign), sign)
-            sign = p.add("select", kind, none, zero, turned)
-            log = p.add("select", kind, none, size, p.add("add", kind, log, size))
+            sign = p.add("select", kind, is_zero, zero, turned)
+            log = p.add("select", kind, is_zero, size, p.add("add", kind, log, size))
         return sign, log
 
     pairs = _each(make, _matrices(rec, a["A"], kind))

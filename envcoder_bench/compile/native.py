@@ -18,13 +18,13 @@ from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, tar
 from mujoco_batches.physics.warp_streams import warp_stream
 from mujoco_batches.process import usable_cpus
 
-WAIT, POLL = 300.0, 0.2  # seconds for other processes that compile, and between two looks
-AT_ONCE = 512  # kernels: each claim is an open file
+WAIT, POLL = 300.0, 0.2  # seconds to wait for other processes that compile, and between two polls
+MOST_CLAIMS = 512  # kernels that are claimed at once: each claim is an open file
 CLAIMS = "claims"  # folder in the cache folder
 _log = logging.getLogger(__name__)
 
 
-# where this process compiles for another one's device, and launches nothing: the target, as ``warp_kernel.target`` says
+# the target (see ``warp_kernel.target``) if this process compiles for another process's device, and launches nothing
 FOR_TARGET: str | None = None
 
 
@@ -36,18 +36,18 @@ def build(codes: Sequence[str], device: torch.device) -> list[str]:
     chip = FOR_TARGET or target(str(wp.device_from_torch(device)))
     errors: dict[str, str] = {}
     began = time.monotonic()
-    until, tell_at = began + WAIT, began + building.TELL_AFTER
+    deadline, next_report = began + WAIT, began + building.REPORT_AFTER
     missing = _missing(codes, chip)
     while missing:
         with contextlib.ExitStack() as claims:
-            mine = _claim(missing, claims) if time.monotonic() < until else missing
+            mine = _claim(missing, claims) if time.monotonic() < deadline else missing
             wanted = _missing(mine, chip)  # another process may have compiled them meanwhile
             if wanted:
                 errors.update(zip(wanted, building.build(wanted, chip)))
         missing = _missing([code for code in missing if code not in set(mine)], chip)
         if missing and not mine:
-            if time.monotonic() >= tell_at:
-                waited, tell_at = time.monotonic() - began, tell_at + building.TELL_EVERY
+            if time.monotonic() >= next_report:
+                waited, next_report = time.monotonic() - began, next_report + building.REPORT_EVERY
                 done = f"{len(set(codes)) - len(set(missing))} of {len(set(codes))} kernels done"
                 _log.warning("another process compiles candidate functions, %.0f s so far: %s", waited, done)
             time.sleep(POLL)
@@ -59,10 +59,10 @@ def _missing(codes: Sequence[str], target: str) -> list[str]:
 
 
 def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
-    """Claim kernels that no other process has claimed, at most AT_ONCE; ``claims`` releases them."""
+    """Claim kernels that no other process has claimed, at most MOST_CLAIMS; ``claims`` releases them."""
     mine: list[str] = []
     for code in dict.fromkeys(codes):
-        if len(mine) == AT_ONCE:
+        if len(mine) == MOST_CLAIMS:
             break
         release = take_claim(hashlib.sha256(code.encode()).hexdigest()[:32])
         if release is not None:
@@ -112,12 +112,12 @@ def take_claim(name: str) -> Callable[[], None] | None:
         lock.acquire(timeout=0)
     except Timeout:
         return None
-    except (OSError, NotImplementedError):  # the latter: a file system without locks
+    except (OSError, NotImplementedError):  # a file system without locks
         return lambda: None
 
     def release() -> None:
         with contextlib.suppress(OSError):
-            os.unlink(path)  # while it is locked: who waits for it looks again
+            os.unlink(path)  # before the release, so that nobody locks a deleted file for long
         lock.release()
 
     return release

@@ -10,7 +10,7 @@ from torch import Tensor
 from envcoder_bench.compile.program import COMPARISONS, FLOATS, Program, Untraceable, kind_of
 from envcoder_bench.compile.values import Arguments, Result, Values, result_kind, rule
 
-Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
+Make = Callable[..., int]  # a function (program, kind to compute in, arguments by name, nodes...) -> node
 INF = float("inf")
 
 # operators that have the same operation in c_code.py, by the number of operands
@@ -31,9 +31,9 @@ def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str 
     """Make the rule of elementwise operators.
 
     Args:
-        operands: names of the arguments that are broadcast; those that are None are left out.
-        kind: the kind in which ``make`` computes: a kind, ``operands`` (the one torch promotes the operands to), or
-            None for the result's.
+        operands: names of the arguments that are broadcast; arguments that are None are left out.
+        kind: the kind in which ``make`` computes; "operands" for the kind that torch promotes the operands to, None for
+            the result's kind.
     """
 
     @rule(*names)
@@ -222,18 +222,18 @@ define(["isnan"], ["self"], lambda p, k, a, x: p.add("ne", "b", x, x), "operands
 def _round(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
     factor = p.const(10.0 ** abs(a.get("decimals") or 0), kind)
-    there, back = ("mul", "div") if (a.get("decimals") or 0) >= 0 else ("div", "mul")
+    scale, unscale = ("mul", "div") if (a.get("decimals") or 0) >= 0 else ("div", "mul")
 
     def make(x: int) -> int:
         if not a.get("decimals"):
             return p.add("round", kind, x)
-        return p.add(back, kind, p.add("round", kind, p.add(there, kind, x, factor)), factor)
+        return p.add(unscale, kind, p.add("round", kind, p.add(scale, kind, x, factor)), factor)
 
     return rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result)
 
 
 def _define_choice(name: str, *operands: str) -> None:
-    """Make the rule of an operator that chooses: ``operands`` are the condition, and the two values."""
+    """Make the rule of an operator that chooses; ``operands`` are the condition and the two values."""
 
     @rule(name)
     def _(rec: Values, a: Arguments, result: Tensor) -> Result:
@@ -294,8 +294,8 @@ def _copysign(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
     return _select(p, k, _is_negative(p, k, y), p.add("neg", k, size), size)
 
 
-def _known_wins(op: str) -> Any:
-    """Return the larger or smaller of two numbers, ignoring NaN."""
+def _extreme_without_nan(op: str) -> Any:
+    """Return a function for the larger or smaller of two numbers, which ignores NaN."""
 
     def make(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
         best = _select(p, k, p.add("ne", "b", y, y), x, p.add(op, k, x, y))
@@ -348,8 +348,8 @@ define(["log1p"], ["self"], lambda p, k, a, x: _log1p(p, k, x))
 define(["expm1"], ["self"], lambda p, k, a, x: _expm1(p, k, x))
 define(["copysign"], ["self", "other"], _copysign)
 define(["signbit"], ["self"], lambda p, k, a, x: _is_negative(p, k, x), "operands")
-define(["fmax"], ["self", "other"], _known_wins("maximum"))
-define(["fmin"], ["self", "other"], _known_wins("minimum"))
+define(["fmax"], ["self", "other"], _extreme_without_nan("maximum"))
+define(["fmin"], ["self", "other"], _extreme_without_nan("minimum"))
 define(["xlogy"], ["self", "other"], _xlogy)
 define(["deg2rad"], ["self"], lambda p, k, a, x: _scaled(p, k, x, math.pi / 180))
 define(["rad2deg"], ["self"], lambda p, k, a, x: _scaled(p, k, x, 180 / math.pi))

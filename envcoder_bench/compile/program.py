@@ -56,9 +56,9 @@ class Escape(Untraceable):
 class Node(NamedTuple):
     """One scalar operation.
 
-    ``op`` is an operation of ``c_code.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
-    (``value``), ``lane`` (the environment's index in its group), ``rows`` (the number of environments of the group),
-    ``seed`` and ``step`` (of the random numbers), ``unknown`` (a number that cannot be traced, for the reason
+    ``op`` is an operation of ``c_code.py``, or one of: ``load`` (a number of the state: ``name``, ``column``),
+    ``const`` (``value``), ``lane`` (the environment's index in its group), ``rows`` (the number of environments of the
+    group), ``seed`` and ``step`` (of the random numbers), ``unknown`` (a number that cannot be traced, for the reason
     ``name``). ``args`` are earlier nodes.
     """
 
@@ -101,7 +101,7 @@ class Program:
     _known: dict[Node, int] = field(default_factory=dict, repr=False)
 
     def add(self, op: str, kind: str, *args: int, **operands: object) -> int:
-        """Add a node, or return the same existing one.
+        """Add a node, or return an equal one that exists.
 
         Floating-point constants are never shared, so that programs that differ only in constants have the same
         structure, and thus one kernel.
@@ -168,7 +168,7 @@ def reachable(program: Program, roots: Sequence[int]) -> list[int]:
 
 
 def pruned(program: Program) -> Program:
-    """Return the program without the nodes that no output depends on."""
+    """Return the program with only the nodes that its outputs depend on."""
     order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
     position = {node: i for i, node in enumerate(order)}
     nodes = [program.nodes[i]._replace(args=tuple(position[arg] for arg in program.nodes[i].args)) for i in order]

@@ -28,7 +28,7 @@ from envcoder_bench.compile.program import (
 from envcoder_bench.compile.values import RULES, UNSUPPORTED, Result, Values
 from mujoco_batches import torch_utils
 
-# what takes a tensor's numbers or size to Python without an operator
+# methods that give a tensor's numbers or size to Python without an operator
 CALLERS = ("apply_", "map_", "map2_")
 _EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__", *CALLERS)}
 _SIZES = {
@@ -60,8 +60,8 @@ class Recorder(Values, TorchDispatchMode):
         Values.__init__(self, rows)
         TorchDispatchMode.__init__(self)
         self.fault: Fault | None = None
-        # whether the function may depend on the number of environments: it asked a tensor for its size, or ran code in
-        # which that is not observed (TorchScript, operators without a rule)
+        # whether the function may depend on the number of environments: it asked a tensor for its size, or ran code
+        # that may do so unseen (TorchScript, operators without a rule)
         self._sized = False
         self._file = file
         self._exits = Exits(self._leave_torch, self._note_size)
@@ -96,7 +96,7 @@ class Recorder(Values, TorchDispatchMode):
                 kind = p.nodes[node].kind
                 if kind in FLOATS:
                     inf = p.const(math.inf, kind)
-                    nan = p.add("sub", kind, inf, inf)  # as a constant, NaN would differ from itself
+                    nan = p.add("sub", kind, inf, inf)  # a constant NaN would differ from itself
                     output.nodes[i] = p.add("select", kind, raises, nan, node)
 
     # recording
@@ -165,7 +165,7 @@ class Recorder(Values, TorchDispatchMode):
             self.value(target)
         elif name.endswith("_") and not name.endswith("__") and name not in RULES:
             name, target = name[:-1], arguments["self"]
-        # constants if all inputs are known, else the operator's rule, else the operators that it consists of
+        # fold constants, else use the operator's rule, else record the operators that it consists of
         try:
             value = self._folded(func, arguments, result)
             if value is None:
@@ -174,7 +174,7 @@ class Recorder(Values, TorchDispatchMode):
             self._keep(func, target, result, value)
         except Escape:
             raise
-        # no value: an unknown number, which is a fault only where an output or the control flow depends on it
+        # without a value the result is unknown: a fault only if an output or the control flow depends on it
         except Exception as error:
             cause = self.cause((*args, *kwargs.values()))
             self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
@@ -201,9 +201,9 @@ class Recorder(Values, TorchDispatchMode):
     def _keep(self, func: Any, target: Any, result: Any, values: Result) -> None:
         """Store the values of an operator's results, or of the ``target`` it wrote to."""
         if isinstance(target, Tensor):
-            # in place or out=: write through to the storage, which other tensors may share
+            # an operator in place, or with out=, writes to the storage, which other tensors may share
             stored = self.value(target)
-            if torch.Tag.inplace_view in func.tags:  # changes the view, not the storage
+            if torch.Tag.inplace_view in func.tags:  # it changes the view, not the storage
                 self.store(target, self.checked(target, values))  # type: ignore[arg-type]
                 return
             stored.write(self.cast(values, stored.kind).nodes)  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ class Recorder(Values, TorchDispatchMode):
         """
         if isinstance(target, Tensor):
             result = target
-        self._sized = True  # the number of results may be that of environments
+        self._sized = True  # the operator may return a number for each environment
         tensors = list(result) if isinstance(result, (tuple, list)) else [result]
         only_tensors = bool(tensors) and all(isinstance(x, Tensor) for x in tensors)
         if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
@@ -233,7 +233,7 @@ class Recorder(Values, TorchDispatchMode):
                     self.value(tensor).write(np.array(self.program.unknown(self.value(tensor).kind, reason)))
                 elif not self.has_value(tensor):
                     self.store(tensor, self.unknown_value(tensor, reason))
-        except Untraceable as error:  # neither its shape nor its kind is traceable
+        except Untraceable as error:  # its shape or kind is not traceable either
             raise Escape(reason) from error
 
     def _folded(self, func: Any, arguments: dict[str, Any], result: Any) -> Result | None:
@@ -243,10 +243,10 @@ class Recorder(Values, TorchDispatchMode):
         for x in arguments.values():
             for y in x if isinstance(x, (tuple, list)) else (x,):
                 if isinstance(y, Tensor):
-                    if self.axis(y) is not None:  # the usual case
+                    if self.axis(y) is not None:  # the usual case comes first
                         return None
                     sources.append(y)
-        # random operators, views and results with environments are recorded as such
+        # random operators, views and results with environments are recorded, not folded
         many = result is None or isinstance(result, (tuple, list))
         returned: list[Any] = list(result or ()) if many else [result]
         if torch.Tag.nondeterministic_seeded in func.tags or not sources:
@@ -286,7 +286,7 @@ def _reason(name: str, error: Exception) -> str:
 def _shape_depends_on_numbers(func: Any) -> bool:
     """Return whether the shape of an operator's result depends on the numbers in its arguments.
 
-    For an index this is so only if it is a mask, which its rule checks.
+    That of an index depends on them only if it is a mask, which the rule of indices checks.
     """
     return torch.Tag.dynamic_output_shape in func.tags and func._schema.name != "aten::index"
 
@@ -302,7 +302,7 @@ class Exits(TorchFunctionMode):
     def __init__(self, numbers: Callable[[Tensor, str], None], size: Callable[[], None]) -> None:
         super().__init__()
         self._numbers, self._size = numbers, size
-        self.depth = 0  # of nested calls
+        self.depth = 0  # number of nested calls
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in _EXITS:

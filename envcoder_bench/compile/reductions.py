@@ -16,12 +16,12 @@ Fold = Callable[[list[int]], int]
 _JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
 
 Row = list[int]
-MAX_SORTED = 32  # numbers; the number of comparisons grows with its square
+MAX_SORTED = 32  # most numbers that are sorted; the number of comparisons grows with its square
 _ORDERS = "puts the environments of the group in order"
 
 
 def _reduced(rec: Values, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
-    """Reduce the numbers along ``dims`` (None: all), in order, to one."""
+    """Reduce the numbers along ``dims`` (None: all) to a single number, in their order."""
     nodes = rec.nodes(x, kind)
     chosen = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
     chosen = [rec.inner_axis(x, dim, _JOINS) for dim in chosen] if x.dim() else []
@@ -110,7 +110,7 @@ def _define_extreme(name: str, op: str, arg: bool) -> None:
     @rule(name)
     def _(rec: Values, a: Arguments, result: Any) -> Result:
         p, kind, fold = rec.program, rec.value(a["self"]).kind, "maximum" if op == "gt" else "minimum"
-        if isinstance(result, Tensor) and not arg:  # over everything
+        if isinstance(result, Tensor) and not arg:  # over all numbers
             return _reduced(rec, a["self"], None, kind, lambda row: _folded(p, fold, kind, row), result)
         values, places = (None, result) if arg else result
         reduced = [
@@ -143,7 +143,7 @@ def _log_softmax(p: Program, kind: str, row: list[int]) -> list[int]:
     return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
 
 
-# the numbers along ``dim`` that are replaced by as many others
+# functions that replace the numbers along ``dim`` by as many others
 _ALONG: dict[str, Callable[[Program, str, list[int]], list[int]]] = {
     "cumsum": lambda p, kind, row: _cumulated(p, "add", kind, row),
     "cumprod": lambda p, kind, row: _cumulated(p, "mul", kind, row),
@@ -203,21 +203,22 @@ def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: b
 @rule("linalg_cross")
 def _cross(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
-    dim = (result.shape.index(3) if dim is None else dim) % result.dim()  # of length 3, so not that of environments
+    # the length of the axis is 3, so that it is not the axis of environments
+    dim = (result.shape.index(3) if dim is None else dim) % result.dim()
     x, y = (np.moveaxis(np.broadcast_to(rec.nodes(a[n], kind), rec.shape(result)), dim, 0) for n in ("self", "other"))
     nodes = np.empty(x.shape, dtype=np.int64)
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         for position in np.ndindex(*x.shape[1:]):
-            one = p.add("mul", kind, int(x[(j, *position)]), int(y[(k, *position)]))
-            two = p.add("mul", kind, int(x[(k, *position)]), int(y[(j, *position)]))
-            nodes[(i, *position)] = p.add("sub", kind, one, two)
+            left = p.add("mul", kind, int(x[(j, *position)]), int(y[(k, *position)]))
+            right = p.add("mul", kind, int(x[(k, *position)]), int(y[(j, *position)]))
+            nodes[(i, *position)] = p.add("sub", kind, left, right)
     return Value.of(np.moveaxis(nodes, 0, dim), kind)
 
 
 @rule("_cdist_forward")
 def _distances(rec: Values, a: Arguments, result: Tensor) -> Result:
-    """Distances between all pairs of points, ``(..., P, M)`` and ``(..., R, M)``."""
+    """Compute the distances between all pairs of points, ``(..., P, M)`` and ``(..., R, M)``."""
     kind, p = kind_of(result.dtype), rec.program
     if {x.dim() - 2 for x in (a["x1"], a["x2"]) if rec.axis(x) == x.dim() - 2}:
         raise Untraceable(_JOINS)
@@ -244,7 +245,7 @@ def _layer_norm(rec: Values, a: Arguments, result: Any) -> Result:
         [p.add("mul", kind, p.add("sub", kind, node, mean), factor) for node in row]
         for row, mean, factor in zip(rows, means, inverse)
     ]
-    # scaled and shifted
+    # scale and shift
     normal = np.array(normalized, dtype=np.int64).reshape(x.shape)
     for name, op in (("weight", "mul"), ("bias", "add")):
         if a.get(name) is not None:
@@ -294,7 +295,7 @@ def _running(p: Program, kind: str, row: Row, op: str) -> tuple[Row, Row]:
 
 
 def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
-    """Return the lower of the middle numbers; the first NaN if there is one."""
+    """Return the lower of the middle numbers, or the first NaN."""
     values, places = _sorted(p, kind, row, False)
     middle = [values[(len(row) - 1) // 2], places[(len(row) - 1) // 2]]
     for i in range(len(row) - 1, -1, -1):
@@ -306,7 +307,7 @@ def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
     return [middle[0]], [middle[1]]
 
 
-# values and positions that are computed from each row along ``dim``
+# functions that compute values and positions from each row along ``dim``
 _PAIRS: dict[str, Callable[[Program, str, Row, Arguments], tuple[Row, Row]]] = {
     "sort": lambda p, kind, row, a: _sorted(p, kind, row, a["descending"]),
     "topk": lambda p, kind, row, a: _cut(_sorted(p, kind, row, a["largest"]), 0, a["k"]),
@@ -324,7 +325,7 @@ def _cut(pair: tuple[Row, Row], first: int, end: int) -> tuple[Row, Row]:
 def _define_pair(name: str) -> None:
     @rule(name)
     def _(rec: Values, a: Arguments, result: Any) -> Result:
-        if isinstance(result, Tensor):  # of all numbers, the environments' included
+        if isinstance(result, Tensor):  # a result of all numbers, those of other environments included
             raise Untraceable(_ORDERS)
         x: Tensor = a["self"]
         kind = rec.value(x).kind

@@ -1,6 +1,6 @@
 """Programs that are valid for any number of environments, from recordings with several sample sizes.
 
-In a function ``n = x.shape[0]`` is a Python number, so that one recording has it for one sample size only. If
+A function may read ``n = x.shape[0]`` as a Python number, which a recording has for one sample size only. If
 recordings with several sizes differ only in constants, formulas in the number of environments replace the constants.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 
 from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
 
-MAX_SHARE = 12  # largest share in (k * n + offset) // share; the sample sizes have all remainders up to it
+MAX_SHARE = 12  # largest share in (k * n + offset) // share; the sample sizes have all remainders of such divisions
 MAX_DIVISOR = 64  # largest divisor in n // divisor and n % divisor, if one of the sample sizes is a multiple of it
 
 Formula = Callable[[Program, int], int]  # (program, node of the number of environments) to node
@@ -21,16 +21,17 @@ _REASON = (
 )
 
 
-def equal(one: Program, other: Program) -> bool:
+def equal(first: Program, second: Program) -> bool:
     """Return whether two programs are bitwise equal."""
-    return one.outputs == other.outputs and _first_difference([one, other]) is None and not _varying([one, other])
+    both = [first, second]
+    return first.outputs == second.outputs and _first_difference(both) is None and not _varying(both)
 
 
 def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program | Fault:
     """Return one program for recordings of a function with different numbers of environments, or a fault.
 
     Args:
-        programs: the recordings, without nodes that no output depends on.
+        programs: the pruned recordings.
     """
     # operations and outputs must be the same for all sizes; only constants may differ
     first, position = programs[0], _first_difference(programs)
@@ -56,17 +57,18 @@ def knows_size(program: Program) -> bool:
 
 
 def _rewritten(program: Program, formulas: dict[int, Formula]) -> Program:
-    """Return the program with formulas in place of constants."""
-    rewritten, places = Program(), []
+    """Return the program with some constants replaced by formulas."""
+    rewritten = Program()
+    new: list[int] = []  # the node in the new program that replaces each node
     for position, node in enumerate(program.nodes):
         rewritten.line = _line(program, position)
         if position in formulas:
-            places.append(formulas[position](rewritten, rewritten.add("rows", "i64")))
+            new.append(formulas[position](rewritten, rewritten.add("rows", "i64")))
         else:
-            args, rest = [places[arg] for arg in node.args], (node.value, node.name, node.column)
-            places.append(rewritten.add(node.op, node.kind, *args, value=rest[0], name=rest[1], column=rest[2]))
+            args = [new[arg] for arg in node.args]
+            new.append(rewritten.add(node.op, node.kind, *args, value=node.value, name=node.name, column=node.column))
     rewritten.outputs = {
-        name: Output([places[i] for i in output.nodes], output.kind) for name, output in program.outputs.items()
+        name: Output([new[i] for i in output.nodes], output.kind) for name, output in program.outputs.items()
     }
     return rewritten
 
@@ -165,7 +167,7 @@ def _quotient(p: Program, x: int, divisor: int) -> int:
 
 
 def _products(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
-    """``factor * n``, ``factor / n``, ``factor / (n - 1)`` and ``factor / (n + 1)``, computed in double precision."""
+    """Yield ``factor * n``, ``factor / n``, ``factor / (n - 1)`` and ``factor / (n + 1)``, in double precision."""
     for op, offset in (("mul", 0), ("div", 0), ("div", -1), ("div", 1)):
         for size, value in zip(sizes, values):
             exact = value / size if op == "mul" else value * (size + offset)

@@ -35,7 +35,7 @@ def _unfold(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
 
 
-# Views by their effect on an array of the same shape, in which the axis of environments has length 1
+# effects of views on an array of the tensor's shape, in which the axis of environments has length 1
 _VIEWS: dict[str, Callable[[Values, Arguments, np.ndarray], np.ndarray]] = {
     **dict.fromkeys(("alias", "detach", "_conj", "_neg_view"), lambda rec, a, x: x),
     "unsqueeze": lambda rec, a, x: np.expand_dims(x, a["dim"] % (x.ndim + 1)),
@@ -61,7 +61,7 @@ for _name in _VIEWS:
 
 
 def _reshaped(rec: Values, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
-    """Reshape in C order; the environments remain an axis, of which there must be as many entries before it.
+    """Reshape in C order; the environments must stay an axis, with as many entries before it.
 
     The sample's number of environments is a prime, so that it divides the length of an axis as before.
     """
@@ -115,7 +115,7 @@ def _unbind(rec: Values, a: Arguments, result: Any) -> Result:
 
 @rule("lift", "lift_fresh")
 def _lift(rec: Values, a: Arguments, result: Tensor) -> Result:
-    """The result of torch.tensor(...), which is new, so that the call may write to it."""
+    """Mark the result of torch.tensor(...) as new, so that the call may write to it."""
     value = rec.value(a["self"])
     value.is_new = True
     return value
@@ -171,7 +171,7 @@ def _flip(rec: Values, a: Arguments, result: Tensor) -> Result:
 
 # new tensors
 
-# by operator, the number with which it fills a tensor
+# the number with which an operator fills a tensor
 _FILLS: dict[str, Callable[[Arguments], Any]] = {
     **dict.fromkeys(
         ("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided"), lambda a: 0
@@ -200,7 +200,7 @@ def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
     return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
 
 
-def _known(rec: Values, result: Tensor) -> Value:
+def _constants(rec: Values, result: Tensor) -> Value:
     """Return the numbers of a tensor without an axis of environments as constants."""
     kind = kind_of(result.dtype)
     nodes = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
@@ -212,7 +212,7 @@ def _arange(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Return constants, or, along the axis of environments, a number that depends on the lane."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
-        return _known(rec, result)
+        return _constants(rec, result)
     if "steps" in a or "n" in a:
         raise Untraceable("numbers the environments in a way that depends on how many there are")
     lane, (length,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
@@ -223,10 +223,10 @@ def _arange(rec: Values, a: Arguments, result: Tensor) -> Result:
 
 @rule("linspace")
 def _linspace(rec: Values, a: Arguments, result: Tensor) -> Result:
-    """As in torch, the first half is computed from the start and the second from the end."""
+    """Compute the first half from the start and the second half from the end, as torch does."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
-        return _known(rec, result)
+        return _constants(rec, result)
     if rec.shape(result) != (1,) or kind not in FLOATS:
         raise Untraceable("spreads numbers over more than the environments")
     start, end = (p.const(float(a[name]), kind) for name in ("start", "end"))

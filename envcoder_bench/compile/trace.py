@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile import (  # noqa: F401  (their rules)
+from envcoder_bench.compile import (  # noqa: F401  they register rules
     indexing,
     linalg,
     pointwise,
@@ -88,12 +88,12 @@ def trace(
     programs: dict[str, Program] = {}
     refused: list[Untraced] = []
     functions = {stage: shaping.functions[stage] for stage in STAGES if stage in shaping.functions}
-    # by file, a function that keeps values between calls
+    # functions that keep values between calls, by file
     keepers = {f.file: f for f in functions.values() if f.stateful_line is not None}
     for stage, kind in STAGES.items():
         function = functions.get(stage)
         if function is None:
-            # the task's own, such as its drives
+            # the task's default, such as its drives
             default = samples.first(lambda sample, kind=kind: sample.record_default(kind)) if kind.default else None
             if isinstance(default, Program):
                 programs[stage] = default
@@ -107,7 +107,7 @@ def trace(
             line = keeper.stateful_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
-            # recorded once for all shapings that have the function
+            # record a function once for all shapings that have it
             components = shaping.components if kind.components else ()
             key = (id(function), shaping.action_dim, components)
             if key not in memo.results:
@@ -130,7 +130,7 @@ class _SampleStates(NamedTuple):
     action_dim: int
 
     def program(self, kind: Kind, function: CandidateFunction, components: tuple[str, ...]) -> Program | Untraced:
-        """Return a function's program, or why it cannot be traced."""
+        """Return a function's program, or the reason why it cannot be traced."""
         cache, parts = self.memo.cache, (kind.stage, self.action_dim, components)
         saved = None if cache is None else cache.load(function, *parts)
         if saved is not None:
@@ -156,12 +156,12 @@ class _SampleStates(NamedTuple):
         """Return a program for any number of environments; record with several sizes if it may depend on them."""
         programs: list[Program] = []
         for rows in SIZES:
-            one = record(self._sample(device, rows))
-            if not isinstance(one, Program):
-                return one
-            programs.append(one)
-            if not one.sized or (len(programs) == 2 and equal(*programs)):
-                return one
+            program = record(self._sample(device, rows))
+            if not isinstance(program, Program):
+                return program
+            programs.append(program)
+            if not program.sized or (len(programs) == 2 and equal(*programs)):
+                return program
         return for_any_size(programs, SIZES)
 
     def _sample(self, device: str, rows: int) -> SampleState:
@@ -192,14 +192,14 @@ class SampleState:
         self.state["actions"] = 2.0 * noise.uniform(0, 0, Purpose.ACTION, rows, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()
 
-    def given(self) -> StateDict:
+    def copy_state(self) -> StateDict:
         """Return a copy of the state for one function, which may modify it."""
         copies = {key: x.clone() for key, x in self.state.items()}
         return StateDict({**copies, **own_constants(self.constants, self.device)})
 
     def record_default(self, kind: Kind) -> Recorded:
         """Return the program of the task's default for a missing function, or a fault."""
-        state, action = self.given(), self.action.clone()
+        state, action = self.copy_state(), self.action.clone()
         call = partial(getattr(self.task, kind.default), action, state)
         return self._run(call, None, state, action, kind, (), False)
 
@@ -207,7 +207,7 @@ class SampleState:
         self, kind: Kind, function: CandidateFunction, components: tuple[str, ...], incomplete: bool = False
     ) -> Recorded:
         """Return the program of a function, or a fault; if ``incomplete``, without untraceable components."""
-        state, action = self.given(), self.action.clone()
+        state, action = self.copy_state(), self.action.clone()
         call = bind(function, state, action if kind.acts else None)
         return self._run(call, function, state, action, kind, components, incomplete)
 
@@ -229,7 +229,7 @@ class SampleState:
             recorder.load(x, name)
         recorder.scalar(seed, "seed")
         recorder.scalar(step, "step")
-        # one call; what it does to the inputs is recorded
+        # record one call
         outputs: dict[str, Output] = {}
         try:
             with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, kind.purpose):
@@ -243,7 +243,7 @@ class SampleState:
                 outputs[name] = Output(recorded.nodes.reshape(-1).tolist(), recorded.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
-        # a component of a shape that is not recorded spoils the reward only where all are needed
+        # an untraceable component is a fault only if all components are needed
         for i, name in enumerate(components):
             fault = recorder.unknown([outputs[f"component{i}"]])
             if fault is not None and not recorder.unknown([outputs[VALUE]]):
@@ -257,7 +257,7 @@ class SampleState:
         tensors, named = returned(kind, value, kind.parts(self.task), self.rows, self.device.type == "cuda")
         if not named:
             return tensors
-        # components as returned: 0-d components are not expanded yet
+        # components as the function returned them: those of 0 dimensions are not expanded
         named_parts = {str(name): torch.as_tensor(x, device=self.device) for name, x in value[1].items()}  # type: ignore[index]
         return {
             **tensors,

@@ -24,14 +24,14 @@ MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
 
 class Values:
-    """The values of tensors, and what the rules of operators need to compute new ones.
+    """The values of tensors, and methods with which the rules of operators compute new ones.
 
     Args:
         rows: number of environments of the sample tensors; no other axis should have this length, because it identifies
             the axis of environments.
 
     Attributes:
-        program: the program of whose nodes the values consist.
+        program: the program; values consist of its nodes.
         beyond: nodes that say whether an index is beyond its tensor, where torch raises.
     """
 
@@ -40,7 +40,7 @@ class Values:
         self.beyond: list[int] = []
         self._values: dict[int, tuple[Tensor, Value]] = {}  # the tensor is kept so that its id is not reused
         self._inputs: dict[int, tuple[Tensor, str]] = {}  # tensors of the state, and their names
-        self._live: dict[int, str] = {}  # their storages
+        self._live: dict[int, str] = {}  # names of the state's tensors, by the address of their storage
 
     def load(self, tensor: Tensor, name: str) -> None:
         """Declare a tensor ``(rows, ...)`` as the key ``name`` of the state."""
@@ -126,7 +126,7 @@ class Values:
         arrays = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if self.has_value(x)]
         return self._unknown([int(node) for array in arrays for node in array])
 
-    # what the rules of operators use
+    # methods for the rules of operators
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """Return the tensor's shape for one environment; the axis of environments has its entries per environment."""
@@ -173,11 +173,11 @@ class Values:
         flat = [np.broadcast_to(x, shape).reshape(-1).tolist() for x in arrays]
         if all(program.is_const(node) for x in flat for node in x):
             axis = self.axis(result)
-            one = result if axis is None else result.narrow(axis, 0, shape[axis])
-            nodes_made: list[int] = [program.const(x, kind) for x in one.reshape(-1).tolist()]
+            numbers = result if axis is None else result.narrow(axis, 0, shape[axis])
+            new: list[int] = [program.const(x, kind) for x in numbers.reshape(-1).tolist()]
         else:
-            nodes_made = [make(*nodes) for nodes in zip(*flat)]
-        return Value.of(np.array(nodes_made, dtype=np.int64).reshape(shape), kind)
+            new = [make(*nodes) for nodes in zip(*flat)]
+        return Value.of(np.array(new, dtype=np.int64).reshape(shape), kind)
 
 
 def result_kind(*operands: Tensor | Number) -> str:
@@ -187,10 +187,10 @@ def result_kind(*operands: Tensor | Number) -> str:
     return kind_of(torch.result_type(operands[0], operands[1]))
 
 
-Result = Value | Sequence[Value | None]  # None: for a tensor that is not accessible
+Result = Value | Sequence[Value | None]  # None for a tensor that is not accessible
 Arguments = dict[str, Any]
 Rule = Callable[[Values, Arguments, Any], Result]  # (values, arguments by name, torch's result)
-RULES: dict[str, Rule] = {}  # by the name of the ATen operator
+RULES: dict[str, Rule] = {}  # keys are names of ATen operators
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

@@ -1,4 +1,4 @@
-"""JSON and arrays of files from elsewhere, read within limits: a small file can stand for more than the memory."""
+"""Readers of JSON and arrays from untrusted files, with limits: a small file can expand to more than the memory."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import numpy as np
 
 MAX_DEPTH = 50  # levels of lists and mappings in JSON
 MAX_ARRAYS = 256 << 20  # bytes of the arrays of a file
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of numpy
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # compression methods that numpy writes
 
 
 class TooDeepError(ValueError):
@@ -21,7 +21,7 @@ class TooDeepError(ValueError):
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON, whose value can then be visited by recursion. Raises ValueError; TooDeepError is one."""
+    """Parse JSON of at most MAX_DEPTH levels. Raises TooDeepError, or another ValueError."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -46,12 +46,12 @@ def read_arrays(content: bytes) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = archive.infolist()
         if any(part.compress_type not in _METHODS for part in parts):
-            raise ValueError("it is compressed as numpy does not")
-        size = sum(part.file_size for part in parts)  # no more than this is read of a part
+            raise ValueError("it is compressed by a method that numpy does not use")
+        size = sum(part.file_size for part in parts)  # reading stops at these sizes
         if size > MAX_ARRAYS:
             raise ValueError(f"its arrays take {size >> 20:,} MiB, more than the limit of {MAX_ARRAYS >> 20} MiB")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    # a header can ask for any number of bytes
+    # MemoryError: a header can ask for any number of bytes
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, RuntimeError, MemoryError) as error:
         raise ValueError(f"it is damaged: {error}") from error

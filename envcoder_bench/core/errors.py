@@ -53,7 +53,7 @@ class Stopped(OneLine, KeyboardInterrupt):
 def user_input(file: Path | None = None) -> Iterator[None]:
     """Convert a ValueError raised inside the block to UserError, for calls that validate user input.
 
-    With the file that the input is from, messages begin with it, also those of a UserError.
+    With ``file``, where the input is from, all messages begin with its name, also those of a UserError.
     """
     try:
         yield
@@ -72,7 +72,7 @@ def exit_on_user_error(program: str) -> Iterator[None]:
         yield
     except (UserError, FileNotFoundError) as error:
         missing = error.filename if isinstance(error, FileNotFoundError) else None
-        message = str(error) if missing is None else f"{missing}: there is no such file"
+        message = str(error) if missing is None else f"{missing} does not exist"
         print(f"{program}: error: {one_line(message)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:

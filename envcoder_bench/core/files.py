@@ -27,7 +27,7 @@ _SURROUNDINGS = frozenset(
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Add this file's name to an OSError raised inside the block; those of writes and flushes have none."""
+    """Add this file's name to an OSError raised inside the block; writes and flushes raise it without a name."""
     try:
         yield
     except OSError as error:
@@ -59,7 +59,7 @@ def write_shared(path: Path, content: str | bytes) -> None:
 
 def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = False) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(temporary)  # of a killed process; or a link, which would be refused
+        os.unlink(temporary)  # a killed process may have left it; a link would be refused
     try:
         with open(temporary, "xb", opener=no_links) as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
@@ -74,7 +74,7 @@ def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = 
 
 
 def no_links(path: str | Path, flags: int) -> int:
-    """Open a file, but not through a link, which somebody else's folder may have in its place: an ``opener``.
+    """Open a file unless it is a link, which a folder of somebody else may contain. This is an ``opener`` of ``open``.
 
     Raises OSError for a link.
     """
@@ -82,7 +82,7 @@ def no_links(path: str | Path, flags: int) -> int:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file with named values. Raises OSError, or ValueError if it is none."""
+    """Read a JSON file with named values. Raises OSError, or ValueError for other content."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
@@ -97,7 +97,7 @@ def locked(folder: Path, kind: str, wait: float = 0.0) -> Iterator[None]:
     """Lock a folder against other processes; the operating system releases the lock of a killed process.
 
     Args:
-        kind: what is in the folder, for the message.
+        kind: the kind of folder, such as ``run``, for the message.
         wait: seconds to wait for another process.
 
     Raises:
@@ -136,7 +136,7 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
         ValueError: the path is a file, a folder that is not empty, or not writable.
     """
     path = Path(os.path.abspath(path))
-    shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
+    start = f"{flag} {path if len(str(path)) <= 200 else f'{str(path)[:200]}...'}"
     try:
         try:
             os.stat(path)  # unlike is_dir, it raises an error that gives the reason
@@ -147,22 +147,22 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
             if max(len(os.fsencode(name)) for name in path.relative_to(above).parts) > longest:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from None
         if path.is_file():
-            raise ValueError(f"{flag} {shown} is a file; give a new folder")
+            raise ValueError(f"{start} is a file; give a new folder")
         if not os.access(above, os.W_OK | os.X_OK):
-            raise ValueError(f"{flag} {shown} cannot be written: no permission to write in {above}")
+            raise ValueError(f"{start} cannot be written: no permission to write in {above}")
         names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     except OSError as error:
-        raise ValueError(f"{flag} {shown} cannot be written: {error.strerror}") from error
+        raise ValueError(f"{start} cannot be written: {error.strerror}") from error
     if "config.yaml" in names:
         present = folder_kind(path)
         resume = "use --resume, or " if present in (None, kind) else ""
-        raise ValueError(f"{flag} {shown} already holds a {present or kind}; {resume}give a new folder")
+        raise ValueError(f"{start} already holds a {present or kind}; {resume}give a new folder")
     if names:
-        raise ValueError(f"{flag} {shown} is not empty; give a new folder")
+        raise ValueError(f"{start} is not empty; give a new folder")
 
 
 def stamped_folder(parent: str, name: str) -> Path:
-    """``parent/<name>_<time>``, with a number behind it where two are made in one second."""
+    """Return the new path ``parent/<name>_<time>``, with a number at its end if that exists."""
     path = first = Path(parent) / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}"
     count = 1
     while path.exists():

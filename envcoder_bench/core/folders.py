@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.core.shell import display_path, resume_command
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -16,7 +16,7 @@ def project_folder(name: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where results of earlier processes are kept: ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``."""
+    """Return the folder of cached results: ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``."""
     root = os.environ.get("ENVCODER_BENCH_CACHE")
     return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
 
@@ -27,7 +27,7 @@ _RESUMED_BY = {RUN: "eval-shapers", SEARCH: "auto-shape", GRID: "eval-policies"}
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
-    """Return what a folder holds; None if that cannot be told."""
+    """Return the kind of a folder: RUN, SEARCH or GRID; None if it is unknown."""
     try:
         text = (Path(path) / "config.yaml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -38,10 +38,10 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def other_kind(path: str | os.PathLike[str], wanted: str) -> str | None:
-    """Return an error message if a folder holds something else than what is ``wanted``; None otherwise."""
+    """Return an error message if a folder is known to be of another kind than ``wanted``; None otherwise."""
     kind = folder_kind(path)
     if kind is None or kind == wanted:
         return None
-    folder = shown(Path(path))
+    folder = display_path(Path(path))
     runs = f"its runs are {folder}/final and {folder}/rounds/<k>/run, and " if kind == SEARCH and wanted == RUN else ""
     return f"{folder} holds a {kind}, not a {wanted}; {runs}{resume_command(Path(path), _RESUMED_BY[kind])} resumes it"

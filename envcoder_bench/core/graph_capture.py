@@ -1,4 +1,4 @@
-"""Capture of CUDA graphs on a given device, and detection of what waits for it."""
+"""Capture of CUDA graphs on a given device, and detection of calls that wait for it."""
 
 import warnings
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ from mujoco_batches.process import collection_paused
 # calls before a capture: TorchScript profiles its first runs, then compiles; libraries create their handles
 WARM_UPS = 3
 
-_streams: dict[int, torch.cuda.Stream] = {}  # by the index of the device
+_streams: dict[int, torch.cuda.Stream] = {}  # the stream of each device, by its index
 
 
 @contextmanager
 def capturing(
     graph: torch.cuda.CUDAGraph, device: torch.device, pool: Any = None, mode: str = "global"
 ) -> Iterator[None]:
-    """Capture what is launched within on ``device``, which is current meanwhile.
+    """Capture all launches inside the block on ``device``, which is the current device meanwhile.
 
-    Without a stream of that device, torch captures on one of the device that was current at its first capture. What is
-    launched on another device then runs at once, and the graph stays empty.
+    The stream belongs to that device. Torch's default is a stream of the device that was current at the first capture:
+    launches on another device would run at once, and the graph would stay empty.
 
     Args:
         graph: receives the launches.
         device: the device.
-        pool: ``torch.cuda.graph_pool_handle()`` of the graph's memory; None: its own.
+        pool: ``torch.cuda.graph_pool_handle()`` of the graph's memory; None for memory of its own.
         mode: ``capture_error_mode`` of ``torch.cuda.graph``.
     """
     with collection_paused(), torch.cuda.device(device):
@@ -54,5 +54,5 @@ def syncs_raise() -> Iterator[None]:
 
 def _set_sync_debug_mode(mode: int) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that it misses some
+        warnings.simplefilter("ignore")  # torch warns that it misses some calls
         torch.cuda.set_sync_debug_mode(mode)

@@ -1,6 +1,6 @@
 """Random numbers from a counter: the same (seed, step, purpose, lane, column) always gives the same number.
 
-There is no generator state to share or save. The k-th environment of every group with the same seed gets the same noise
+Nothing has to be shared or saved. The k-th environment of every group with the same seed gets the same noise,
 whatever the other groups are, and a resumed run continues bitwise. Integer hashing is exact, so CPU and CUDA draw the
 same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
 """
@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.purposes import STRIDE, place
+from envcoder_bench.core.purposes import STRIDE, counter_offset
 
 Counter = int | Tensor  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
-# how many lanes, counted from 0, or which ones: int64 ``(n,)``; then a seed may be ``(n, 1)``, one for each lane
+# the number of lanes, counted from 0, or int64 lanes ``(n,)``, for which seeds may be ``(n, 1)``
 Lanes = int | Tensor
 
-SPREAD = 0x5851F42D4C957F2D  # times a seed, so that those of neighbours differ in all bits
+SPREAD = 0x5851F42D4C957F2D  # a factor for seeds, so that seeds of neighbours differ in all bits
 EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of any training
 
 _GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -49,7 +49,7 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
     if isinstance(step, int) and device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
-        return _hash_numpy(seed, step * STRIDE + place(purpose), lanes, columns)
+        return _hash_numpy(seed, step * STRIDE + counter_offset(purpose), lanes, columns)
     if device.type != "cpu" and isinstance(lanes, Tensor) and isinstance(seed, Tensor) and _kernels() is not None:
         return _kernels().hash_lanes(seed.reshape(-1), step, purpose, lanes, columns)
     return _hash_torch(seed, step, purpose, lanes, columns, device)
@@ -57,7 +57,7 @@ def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int
 
 @functools.cache
 def _kernels() -> Any:
-    """Return the module with one kernel in place of about 30 operators of torch; None without Warp."""
+    """Return the module whose kernel replaces about 30 operators of torch; None without Warp."""
     try:
         from envcoder_bench.core import noise_kernels
     except ImportError:
@@ -69,7 +69,7 @@ def _hash_torch(seed: Counter, step: Counter, purpose: int, lanes: Lanes, column
     """Hash by torch's operators, which CUDA graphs can capture and the recorder can trace."""
     golden = _SIGNED[_GOLDEN]
     key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
-    key = _mix(key + step * STRIDE + place(purpose) + golden)
+    key = _mix(key + step * STRIDE + counter_offset(purpose) + golden)
     lane = torch.arange(lanes, dtype=torch.int64, device=device) if isinstance(lanes, int) else lanes
     lane = lane.unsqueeze(1) + 1
     column = torch.arange(1, columns + 1, dtype=torch.int64, device=device)
@@ -108,7 +108,7 @@ def normal(
 ) -> Tensor:
     """Draw standard normal numbers, ``(lanes, columns)`` float32, by the Box-Muller transform."""
     bits = _hash(seed, step, purpose, lanes, columns, torch.device(device))
-    radius = (_shift_right(bits, 40).to(torch.float32) + 1.0) * 2.0**-24  # in (0, 1]: its logarithm is finite
+    radius = (_shift_right(bits, 40).to(torch.float32) + 1.0) * 2.0**-24  # within (0, 1]: its logarithm is finite
     angle = (bits & 0xFFFFFF).to(torch.float32) * (2.0 * math.pi * 2.0**-24)
     return torch.sqrt(-2.0 * torch.log(radius)) * torch.cos(angle)
 
@@ -136,7 +136,7 @@ def integers(
 
 @functools.lru_cache(maxsize=1 << 16)
 def text_key(text: str) -> int:
-    """Return an int64 by which the random numbers of different texts differ."""
+    """Return a digest of a text as an int64, which gives each text random numbers of its own."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 

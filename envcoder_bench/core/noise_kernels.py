@@ -1,5 +1,5 @@
 """The hash of counter noise as one Warp kernel, for lanes in a tensor on CUDA."""
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# Warp compiles these functions. They only look like Python, so that a type checker misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
@@ -7,10 +7,10 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.purposes import STRIDE, place, signed
+from envcoder_bench.core.purposes import STRIDE, counter_offset, signed
 from mujoco_batches.physics.warp_streams import warp_stream
 
-# the numbers of core.noise
+# the constants of core.noise
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
 _MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))
 _STRIDE = wp.constant(wp.int64(STRIDE))
@@ -80,7 +80,7 @@ def _launched(
     kernel: wp.Kernel, kind: torch.dtype, seeds: Tensor, step: int | Tensor, purpose: int, lanes: Tensor, columns: int
 ) -> Tensor:
     steps = wp.from_torch(step.reshape(1)) if isinstance(step, Tensor) else None
-    counter = place(purpose) if isinstance(step, Tensor) else signed(step * STRIDE + place(purpose))
+    counter = counter_offset(purpose) if isinstance(step, Tensor) else signed(step * STRIDE + counter_offset(purpose))
     wp.init()  # a second call does nothing
     numbers = torch.empty(len(lanes), columns, dtype=kind, device=lanes.device)
     if numbers.numel():

@@ -13,12 +13,15 @@ def split_overrides(
 ) -> tuple[list[str], list[str]]:
     """Split a command line into the words for ``parser`` and the overrides, which may be anywhere on the line.
 
-    After a flag that takes several values, a word with ``=`` is an override unless it is an existing file or folder;
-    ``./a=b.py`` is never an override. The word after a flag that takes one text is always its value. After a flag that
-    takes several values ``NAME=VALUE``, the first word is a value, and later ones are until one overrides a key.
+    A word ``key=value`` is an override, except:
+
+    - the word after a flag that takes one text is its value;
+    - after a flag that takes several texts, existing files and folders are values; ``./a=b.py`` always is;
+    - after a flag that takes several ``NAME=VALUE``, words are values, until one overrides a key of the config. The
+      first word is always a value.
 
     Args:
-        keys: those of the config at its top level, for flags that take ``NAME=VALUE``.
+        keys: the keys of the config at its top level.
 
     Returns:
         The words for the parser, and the overrides.
@@ -26,8 +29,8 @@ def split_overrides(
     actions = {flag: action for action in _actions(parser) for flag in action.option_strings}
     rest: list[str] = []
     overrides: list[str] = []
-    flag: argparse.Action | None = None  # whose values may follow
-    is_first = False  # of them
+    flag: argparse.Action | None = None  # the last flag, whose values may follow
+    is_first = False  # whether no value of this flag has followed yet
     for word in words:
         name, _, value = word.partition("=")
         if word in actions:

@@ -1,6 +1,6 @@
-"""Texts of unread files, of models and of other people's folders, for terminals, pages and messages.
+"""Printing of untrusted texts, such as those of candidates, models and other people's folders.
 
-A terminal obeys control characters, and a line break can begin a false row. All that prints such a text uses these.
+A terminal obeys control characters, and a line break can begin a false row.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ def visible(value: object) -> str:
     Line breaks and tabs stay.
     """
     text = str(value)
-    if text.translate(_LAYOUT).isprintable():  # nearly always, and far faster
+    if text.translate(_LAYOUT).isprintable():  # the usual case, which this test makes fast
         return text
     return "".join(c if c in "\n\t" or c.isprintable() or unicodedata.category(c) == _SPACE else _code(c) for c in text)
 

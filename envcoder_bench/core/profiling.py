@@ -17,7 +17,7 @@ import torch
 
 REST = "bookkeeping"  # the time outside all spans
 EVALUATION, RESULTS = "evaluation", "results"  # spans between iterations
-COMPARISON = "comparison"  # of compiled functions with the originals
+COMPARISON = "comparison"  # comparing compiled functions with the originals
 
 
 class _Off:
@@ -89,7 +89,7 @@ class Timeline:
         self._mark()
 
     def enter(self, name: str, whole: bool = False) -> None:
-        """Begin a span; inside a ``whole`` span it counts as part of that one."""
+        """Begin a span; inside a ``whole`` span, its time counts for the whole."""
         outer = self._stack[-1]
         if outer[1]:
             self._stack.append(outer)
@@ -180,7 +180,7 @@ class ChromeTrace(Profiler):
 
     Attributes:
         iterations: number of complete iterations in the trace.
-        cut: whether it ended within another iteration.
+        cut: whether the trace ended within another iteration.
     """
 
     def __init__(self, path: Path, device: torch.device, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What random numbers are drawn for, for modules that do not import torch; ``core.noise`` draws them."""
+"""The purposes of random numbers, for modules that do not import torch; ``core.noise`` draws the numbers."""
 
 import enum
 
@@ -7,10 +7,10 @@ PURPOSES = 64  # two different purposes, from 0 to 63, never share random number
 
 @enum.unique
 class Purpose(enum.IntEnum):
-    """What random numbers are drawn for.
+    """The purpose of random numbers.
 
-    A new purpose takes the next number; those that are here never change, because the random numbers of all runs would.
-    Numbers from 48 on are left to other packages.
+    A new purpose takes the next number. A purpose's number never changes, because the random numbers of all runs would
+    change with it. Numbers from 48 on are left to other packages.
     """
 
     ACTION = 0  # exploration
@@ -24,15 +24,15 @@ class Purpose(enum.IntEnum):
     FITNESS = 8
     ISAAC_GYM_RANDOMIZATION = 9
     TERRAIN_LEVEL = 10
-    FIRST_PROGRESS = 11  # of the first episodes, which begin in the middle
+    FIRST_PROGRESS = 11  # the first episodes begin in the middle
     CRITIC_OBSERVATION = 12
     MJLAB_DRAW = 13
 
 
-STRIDE = 16  # between the counters of two steps
+STRIDE = 16  # distance of the counters of two steps
 
 
-def place(purpose: int) -> int:
+def counter_offset(purpose: int) -> int:
     """Return what a purpose adds to ``STRIDE`` times the step, an int64.
 
     The first 16 purposes fit between two steps; the others are in the two highest bits, beyond steps of up to 2**58.

@@ -166,11 +166,11 @@ def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     kind = torch.get_default_dtype() if tensor is None else tensor.dtype
     if name in ("randint", "multinomial"):
         kind = torch.int64
-    asked = arguments.get("dtype")  # a default is a number there
-    return drawn.to(asked if isinstance(asked, torch.dtype) else kind)
+    dtype = arguments.get("dtype")  # a default is a number there
+    return drawn.to(dtype if isinstance(dtype, torch.dtype) else kind)
 
 
 def _dropped_out(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """The operator of F.dropout on CUDA: the result and a mask of the kept numbers, the same as on a CPU."""
+    """Compute F.dropout's operator as on a CPU: the result, and a mask of the kept numbers."""
     kept = stream.uniform(x.shape, x.device) < 1.0 - p
     return x * kept / max(1.0 - p, 1e-30), kept

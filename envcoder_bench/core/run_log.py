@@ -1,4 +1,4 @@
-"""Messages of a run: run.log, all of them in a file of its folder; muting; and repeated warnings on one line."""
+"""Messages of a run: the file run.log in its folder, muting, and repeated warnings on one line."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ WIDEST = 500  # characters of such a line
 LOGGERS = ("envcoder_bench", "mujoco_batches", "py.warnings")
 
 _current: ContextVar[RunLog | None] = ContextVar("run_log", default=None)
-_prints: ContextVar[Prints | None] = ContextVar("prints", default=None)  # of this thread's candidates
+_prints: ContextVar[Prints | None] = ContextVar("prints", default=None)  # what this thread's candidates print
 _lock = threading.Lock()
 _open = 0  # handlers of all threads, see ``listening``
-_level = logging.NOTSET  # of the package's logger before the first of them
+_level = logging.NOTSET  # the level of the package's logger before the first handler
 
 
 class RunLog(logging.Handler):
@@ -69,9 +69,9 @@ class RunLog(logging.Handler):
             self.note(one_line(record.getMessage()), record.created)
 
     def note(self, text: str, created: float | None = None) -> None:
-        """Write a text with the time of day before its first line; further ones, as of a table, are indented.
+        """Write a text with the time of day before its first line; further lines are indented.
 
-        So no text of a candidate begins as a message of the run does.
+        So a text of a candidate cannot look like a message of the run.
         """
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
         line = "\n  ".join(visible(f"{stamp} {text.strip()}").split("\n")) + "\n"
@@ -129,7 +129,7 @@ def note(text: str) -> None:
 
 
 class Prints:
-    """What candidates print: the first lines are shown, MOST_LOGGED further ones kept, and the others left out.
+    """The prints of candidates: the first lines are shown, MOST_LOGGED further ones kept, and the others left out.
 
     Args:
         show, keep: take a text of whole lines, for the screen and for run.log.
@@ -137,7 +137,7 @@ class Prints:
 
     def __init__(self, show: Callable[[str], None], keep: Callable[[str], None]) -> None:
         self._show, self._keep = show, keep
-        self._lines: Counter[str] = Counter()  # that each candidate has printed
+        self._lines: Counter[str] = Counter()  # the number of lines that each candidate has printed
 
     def add(self, name: str, text: str) -> None:
         """Add a text that a candidate printed."""
@@ -149,14 +149,14 @@ class Prints:
             del lines[-1]
         self._lines[name] += len(lines)
         # the first lines are shown, the next are kept in the log, and the rest is counted
-        shown = lines[: max(0, MOST_PRINTED - before)]
-        kept = lines[len(shown) : max(0, MOST_PRINTED + MOST_LOGGED - before)]
+        on_screen = lines[: max(0, MOST_PRINTED - before)]
+        in_log = lines[len(on_screen) : max(0, MOST_PRINTED + MOST_LOGGED - before)]
         if before <= MOST_PRINTED < self._lines[name]:
-            shown.append(f"{name} prints more, which is in {NAME}")
-        if shown:
-            self._show("\n".join(shown))
-        if kept:
-            self._keep("\n".join(kept))
+            on_screen.append(f"{name} prints more, which is in {NAME}")
+        if on_screen:
+            self._show("\n".join(on_screen))
+        if in_log:
+            self._keep("\n".join(in_log))
         if self._lines[name] > MOST_PRINTED + MOST_LOGGED:
             self._keep(f"{name} prints more, which is left out")
 
@@ -192,7 +192,7 @@ def printer(name: str) -> Callable[..., None]:
 
 
 def log_path() -> Path | None:
-    """Return the log file of this thread's run; None if there is none yet."""
+    """Return the log file of this thread's run; None before it is open."""
     log = _current.get()
     return None if log is None else log.path
 
@@ -241,7 +241,7 @@ def is_muted() -> bool:
     return _muted.get()
 
 
-SHOWN = 3  # places that are named for warnings of one kind
+SHOWN = 3  # most places (FILE:LINE) that are named for warnings of one kind
 
 _PLACE = re.compile(r"(?P<place>([A-Za-z]:)?[^\s:][^:\n]*:\d+): (in \w+: )?")
 # the parts in which warnings of one kind differ: names, numbers, and the candidate
@@ -284,7 +284,7 @@ class RepeatHandler(logging.Handler):
         """Show the warnings since the last flush."""
         kinds, self._kinds = self._kinds, {}
         for texts in kinds.values():
-            self._show(joined(texts, self._log))
+            self._show(join_repeats(texts, self._log))
 
 
 def flush_messages() -> None:
@@ -298,8 +298,8 @@ def kind(text: str) -> str:
     return _OWN.sub("#", _PLACE.sub("", text, count=1))
 
 
-def joined(texts: list[str], log: Path | None = None) -> str:
-    """Join warnings of one kind to one line, with their count and the first places; ``log`` has all of them."""
+def join_repeats(texts: list[str], log: Path | None = None) -> str:
+    """Join warnings of one kind into one line, with their count and the first places; ``log`` has all warnings."""
     if len(texts) == 1:
         return texts[0]
     places = list(dict.fromkeys(match["place"] for match in map(_PLACE.search, texts) if match))

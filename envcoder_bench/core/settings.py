@@ -1,4 +1,4 @@
-"""Settings that cannot be changed: nested mappings with attribute access and dotted keys, and keys with types."""
+"""Immutable settings: nested mappings with attribute access and dotted keys, and typed keys."""
 
 import math
 import re
@@ -24,12 +24,12 @@ class Settings(Mapping[str, Any]):
         return self._values[key]
 
     def __getattr__(self, key: str) -> Any:
-        if key.startswith("_"):  # asked for by copy and pickle before there are values
+        if key.startswith("_"):  # copy and pickle read such names before the values are set
             raise AttributeError(key)
         try:
             return self._values[key]
         except KeyError:
-            raise AttributeError(f"there is no key {key}; there are {', '.join(self._values)}") from None
+            raise AttributeError(f"unknown key {key}; the keys are {', '.join(self._values)}") from None
 
     def __setattr__(self, key: str, value: Any) -> None:
         raise AttributeError(f"{key}: settings cannot be changed: make new ones with merged()")
@@ -64,8 +64,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Keys):
         return value.plain()
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
@@ -122,11 +122,11 @@ def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
     return keys
 
 
-# keys with types
+# typed keys
 
 
 class Expected(NamedTuple):
-    """The words for what a value must be, where its type does not say it."""
+    """A description of the values that a key takes, where its type does not say it."""
 
     words: str
 
@@ -146,7 +146,7 @@ Tree = Annotated[Settings, BeforeValidator(_mapping), PlainSerializer(plain)]
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 Numbers = Annotated[tuple[int | float, ...], BeforeValidator(as_tuple)]
 Count = Annotated[int, Field(ge=1)]
-Number = int | float  # of a file: 2 remains 2
+Number = int | float  # a number in a file: 2 stays an integer
 
 
 def key(default: Any, description: str) -> Any:
@@ -158,7 +158,7 @@ class Keys(BaseModel):
     """Keys of a config: frozen, with strict types; unknown ones are errors.
 
     Attributes:
-        file: where the defaults are, for messages.
+        file: the file with the defaults, for messages.
     """
 
     file: ClassVar[str] = ""
@@ -192,7 +192,7 @@ def fields(model: type[Keys], prefix: str = "") -> dict[str, FieldInfo]:
 def _group(info: FieldInfo) -> type[Keys] | None:
     """Return the model of a key that has keys of its own, or names with keys of their own."""
     kind = get_args(info.annotation)[-1] if _is_named(info) else info.annotation
-    kind = next((one for one in get_args(kind) if one is not NoneType), kind)  # of one that may be null
+    kind = next((member for member in get_args(kind) if member is not NoneType), kind)  # the part of X | None
     return kind if isinstance(kind, type) and issubclass(kind, Keys) else None
 
 
@@ -201,11 +201,11 @@ def _is_named(info: FieldInfo) -> bool:
 
 
 def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationError) -> str:
-    """Return what is wrong with the first invalid value: its key, what it must be, and the value."""
+    """Return a message for the first invalid value: its key, what it must be, and the value."""
     first, model = error.errors()[0], whole
     path, value = "", values
     parts = map(str, first["loc"])
-    # down the groups of keys, to the one that is wrong
+    # go down the groups of keys to the wrong value
     for part in parts:
         info = model.model_fields.get(part)
         if info is None:
@@ -214,7 +214,7 @@ def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationErro
         if part not in value:
             return f"{path}{part} is missing"
         path, value, group, words = f"{path}{part}", value[part], _group(info), words_for(info)
-        # a group of names that the user chooses
+        # the user chooses the names in this group
         if group is not None and _is_named(info) and isinstance(value, Mapping):
             name = next(parts)
             path, value, words = f"{path}.{name}", value[name], _phrases(group, ())[0]
@@ -234,7 +234,7 @@ def _near(error: Any) -> str:
 
 
 def words_for(info: FieldInfo) -> str:
-    """Return in words which values a key takes: ``a whole number of at least 1, or null``."""
+    """Return the values that a key takes as words: ``a whole number of at least 1, or null``."""
     annotation = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
     return ", or ".join(_phrases(annotation, ()))
 
@@ -244,23 +244,23 @@ _WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to 
 
 
 def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
-    """Return a phrase for each kind of value in an annotation; ``metadata`` are those of the annotations around it."""
+    """Return a phrase for each kind of value in an annotation; ``metadata`` comes from the annotations around it."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _phrases(args[0], (*args[1:], *metadata))
-    words = next((one.words for one in metadata if isinstance(one, Expected)), None)
+    words = next((entry.words for entry in metadata if isinstance(entry, Expected)), None)
     if words is not None:
         return [words]
     # numbers with their bounds
     if annotation == Number or annotation in (int, float):
-        constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
+        constraints = [x for entry in metadata for x in getattr(entry, "metadata", (entry,))]
         bounds = [(words, getattr(x, name)) for name, words in _BOUNDS.items() for x in constraints if hasattr(x, name)]
         limits = " and ".join(f"{words} {bound:,.10g}" for words, bound in bounds if math.isfinite(bound))
         limits = f"of {limits}" if limits.startswith("at") else limits
         return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
     # alternatives
     if origin in (Union, UnionType):
-        return [phrase for one in args for phrase in _phrases(one, metadata)]
+        return [phrase for member in args for phrase in _phrases(member, metadata)]
     if origin is Literal:
         *others, last = map(str, args)
         return [f"{', '.join(others)} or {last}" if others else last]

@@ -23,22 +23,22 @@ def invocation(name: str) -> str:
         if on_path is not None and script.exists() and os.path.samefile(on_path, script):
             return name
         if script.exists():
-            return shlex.quote(shown(script))
+            return shlex.quote(display_path(script))
     package = "envcoder_bench"  # envcoder-bench is the package's own __main__
     return f"{_python()} -m {package if module == package else f'{package}.{module}'}"
 
 
 def resume_command(folder: Path, name: str = "eval-shapers") -> str:
     """Return the command that resumes the run in ``folder``."""
-    return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
+    return f"{invocation(name)} --resume {shlex.quote(display_path(folder))}"
 
 
 def resume_call(folder: Path) -> str:
     """Return the call that resumes the run in ``folder`` from Python."""
-    return f"envcoder_bench.resume({shown(folder)!r})"
+    return f"envcoder_bench.resume({display_path(folder)!r})"
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """Return a path as text, relative if it is below the working folder."""
     path, here = Path(os.path.abspath(path)), Path.cwd()
     return str(path.relative_to(here) if here in path.parents else path)
@@ -50,4 +50,4 @@ def _python() -> str:
         path = shutil.which(name)
         if path is not None and os.path.abspath(path) == os.path.abspath(sys.executable):
             return name
-    return shlex.quote(shown(Path(sys.executable)))
+    return shlex.quote(display_path(Path(sys.executable)))

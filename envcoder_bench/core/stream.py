@@ -53,7 +53,7 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
         return signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
-        """Seed and lanes of the next call, which draws for ``rows`` environments."""
+        """Return the seed and the lanes of the next call, which draws for ``rows`` environments."""
         return self.next_seed(), rows
 
 
@@ -93,8 +93,8 @@ def _from_stream(
     stream: use, draw: Callable[..., Tensor], shape: Sequence[int], device: str | torch.device, *bounds: int
 ) -> Tensor:
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    seed, which = stream.next(lanes, device)
-    return draw(seed, stream.step, stream.purpose, which, columns, *bounds, device).reshape(tuple(shape))
+    seed, lanes_drawn = stream.next(lanes, device)
+    return draw(seed, stream.step, stream.purpose, lanes_drawn, columns, *bounds, device).reshape(tuple(shape))
 
 
 _generators = threading.RLock()  # they belong to the process: runs in several threads take turns

@@ -1,4 +1,4 @@
-"""Settings and resources of the process: saving and restoring of torch's settings, and a lock."""
+"""Settings of the process: saving and restoring of torch's settings, and a lock."""
 
 import os
 import threading
@@ -13,8 +13,8 @@ from torch._tensor_str import PRINT_OPTS
 # may use them. Training on a CPU does not need the lock.
 ALONE = threading.RLock()
 _lock = threading.Lock()
-_inside = 0  # blocks that are open in all threads
-_before: dict[str, Any] = {}  # the settings before the first of them
+_inside = 0  # number of open blocks in all threads
+_before: dict[str, Any] = {}  # the settings before the first open block
 _deterministic = False
 
 
@@ -54,9 +54,9 @@ def is_deterministic() -> bool:
 
 @contextmanager
 def deterministic_torch() -> Iterator[None]:
-    """Use torch's deterministic algorithms inside the block; operations that have none warn.
+    """Use torch's deterministic algorithms inside the block; other operations warn.
 
-    Not for the program's own operations, some of which are slower with it, and as exact without.
+    Use it for code of others: some operations of this program would be slower, and none more exact.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     filling: Any = torch.utils.deterministic

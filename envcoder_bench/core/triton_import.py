@@ -1,4 +1,4 @@
-"""Triton, or None where it is not installed, and kernels of it; it is part of torch for CUDA on Linux."""
+"""Triton, or None where it is not installed, and its kernels; torch for CUDA on Linux brings it."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

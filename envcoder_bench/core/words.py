@@ -18,15 +18,15 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(x for x in (", ".join(words[:-1]), words[-1] if words else "") if x)
 
 
-def some(words: Sequence[str], most: int = 4) -> str:
-    """Return ``a, b and c``, or ``a, b, c and 5 more``: at most so many parts."""
+def join_some(words: Sequence[str], most: int = 4) -> str:
+    """Return ``a, b and c``, or ``a, b, c and 5 more``: at most ``most`` parts."""
     if len(words) <= most:
-        return listed(words)
+        return join_words(words)
     return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
 
 
@@ -46,7 +46,7 @@ def without_folders(text: str) -> str:
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = (), ruled: bool = True) -> list[str]:
     """Return lines with the cells of rows in columns, of which some are aligned to the right.
 
-    ``ruled``: whether a rule is below the first row, which is the header.
+    With ``ruled``, the first row is a header with a rule below it.
     """
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = []
@@ -73,7 +73,7 @@ def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
     )
 
 
-# numbers. All that reports show goes through these; assets/page.js has the rule of ``number``, too
+# numbers: reports use these; assets/page.js has the rule of ``number``, too
 
 
 def number(value: float, digits: int = 4, sign: str = "") -> str:
@@ -99,9 +99,9 @@ def fixed(value: float, decimals: int, sign: str = "") -> str:
 
 
 def decimal_places(values: Sequence[float]) -> int:
-    """Return the digits after the point of a fitness: three if all values are below 10, none from 1,000 on.
+    """Return the number of digits after the point of a fitness: three below 10, none from 1,000 on.
 
-    Where all are below 0.01, so many that the largest has three significant digits.
+    If all values are below 0.01, the largest has three significant digits.
     """
     largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
     if 1e-9 < largest < 0.01:
@@ -109,8 +109,8 @@ def decimal_places(values: Sequence[float]) -> int:
     return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
 
 
-def alone(fitness: float) -> str:
-    """Format the fitness of one candidate, without others beside it."""
+def format_fitness(fitness: float) -> str:
+    """Format the fitness of a single candidate, with the decimals that it needs."""
     return fixed(fitness, decimal_places([fitness]))
 
 

@@ -17,9 +17,9 @@ from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, c
 
 from envcoder_bench.core.settings import Settings, plain
 
-_MOST_VALUES = 100_000  # of a text with aliases
-_MOST_REFERENCES = 1_000  # values with references that are resolved; each takes up to 1 ms
-_MOST_REFERRED = 300_000  # characters and values that they stand for, together
+_MOST_VALUES = 100_000  # most values of a text with aliases
+_MOST_REFERENCES = 1_000  # most values with references that are resolved; each takes up to 1 ms
+_MOST_REFERRED = 300_000  # most characters and values that all references together stand for
 
 
 def read_yaml(path: Path) -> Settings:
@@ -57,7 +57,7 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
-    """Return the YAML of nested mappings, whose texts are read as they are: ``${`` in them is no reference."""
+    """Return nested mappings as YAML; ``${`` in a text is escaped, so that it is not read as a reference."""
     return OmegaConf.to_yaml(OmegaConf.create(_escaped(plain(tree))))
 
 
@@ -87,7 +87,7 @@ def _refuse_bombs(text: str) -> None:
 
     def size(node: Node | tuple[Node, Node]) -> float:
         if id(node) not in sizes:
-            sizes[id(node)] = math.inf  # while its parts are counted: a part that is the whole has no end
+            sizes[id(node)] = math.inf  # until its parts are counted: a node within itself is infinite
             parts = node if isinstance(node, tuple) else node.value if isinstance(node, CollectionNode) else ()
             sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
@@ -98,11 +98,11 @@ def _refuse_bombs(text: str) -> None:
 
 
 def _settings(text: str) -> Settings:
-    # a reference may be to an environment variable; any other text always has the same settings
+    # a reference may read an environment variable; a text without references always has the same settings
     return _parsed.__wrapped__(text) if "${" in text else _parsed(text)
 
 
-@functools.lru_cache(maxsize=64)  # of 10 KB each: all that reads a run's folder parses its config again
+@functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
 def _parsed(text: str) -> Settings:
     return Settings(_resolved(_load(text)))
 
@@ -122,7 +122,7 @@ def _resolved(tree: DictConfig | ListConfig) -> dict[str, Any]:
 
 @dataclass
 class _Allowance:
-    """How many values with references may still be resolved, and how many characters and values they may stand for."""
+    """The number of references that may still be resolved, and of characters and values that they may stand for."""
 
     references: int = _MOST_REFERENCES
     referred: int = _MOST_REFERRED
@@ -161,7 +161,7 @@ Container.resolve_parse_tree = _resolve_counted
 
 @contextlib.contextmanager
 def bounded_references() -> Iterator[None]:
-    """Raise ValueError if references that OmegaConf resolves in the block stand for too much.
+    """Raise ValueError if the references that OmegaConf resolves inside the block stand for too much.
 
     Ten lines can stand for a billion values, if each refers to the line before it several times.
     """

@@ -34,7 +34,7 @@ class Env(Protocol):
 
     @property
     def critic_obs(self) -> Tensor | None:
-        """The critics' observations of the present state, ``(num_envs, max(critic_dims))``; None if no group has any.
+        """The critics' observations of the present state, ``(num_envs, max(critic_dims))``; None without critics' own.
 
         The next step may overwrite them.
         """

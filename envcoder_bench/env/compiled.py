@@ -18,12 +18,12 @@ from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
-# a kernel and torch compute in different orders, so that their numbers can be farther from each other than from the
-# exact ones: inverses of matrices, differences of large numbers
+# a factor for the rounding error of torch's result: a kernel computes in another order, so that the two can be farther
+# from each other than from the exact result, as for inverses of matrices and differences of large numbers
 ORDERS = 10.0
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
-# where not all are compared at once: programs, after the first check of a process, and groups of a shared program
+# sampled comparisons: programs of a check after the first one, and groups of a program that several share
 PROGRAMS, SAMPLE = 64, 8
 
 
@@ -34,9 +34,9 @@ class Compiler:
         state: tensors that programs read: all groups' rows, or group 0's, followed by the others' in memory.
         active: ``(num_groups,)`` uint8, nonzero for the groups that the kernels run.
         step: 0-d int64, the step of the random numbers.
-        refuse: called with a call and the reason if its program cannot be compiled and its function is not available.
-        sampled: whether only some of the groups that share a program are compared, other ones each time. What happens
-            to a group with a wrong kernel then depends on the others, so results are not reproducible alone.
+        refuse: called with a call and a reason if the call's program cannot be compiled, and has no function.
+        sampled: whether only some of the groups that share a program are compared, other groups each time. Whether a
+            wrong kernel is noticed then depends on the groups that share it.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class Compiler:
         first, stage.checks = stage.checks == 0, stage.checks + 1
         if not stage.traced or (first and all((call.seed, n) in program.verified for call, program in stage.traced)):
             return
-        compared, stage.compared = self._compared(stage, alive), True
+        compared, stage.compared = self._choose(stage, alive), True
         counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
 
-        def results(run: Callable[[], None]) -> list[Tensor]:
+        def run_and_copy(run: Callable[[], None]) -> list[Tensor]:
             self._components.clear()
             stage.poison()
             run()
             return [x.clone() for x in (*stage.buffers.values(), self._components.counts.movedim(3, 1))]
 
-        def functions() -> None:
+        def call_functions() -> None:
             for call, _ in compared:
                 attempt(call)
 
         self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # it may hold another stage's mask
-        expected, got = results(functions), results(stage.launch)
+        expected, got = run_and_copy(call_functions), run_and_copy(stage.launch)
         self._components.counts.copy_(counts)  # this was not a step
         for key, x in before.items():
             stage.buffers[key].copy_(x)
@@ -144,7 +144,7 @@ class Compiler:
         wrong = {id(program) for call, program in compared if call.group in differing and alive[call.group]}
         replaced: list[int] = []
         for call, program in stage.traced:
-            # of a sampled program all groups, also those that were not compared
+            # if groups were sampled, a wrong program is replaced for all its groups
             if id(program) in wrong and alive[call.group] and (self._sampled or call.group in differing):
                 _warn(call, "its compiled form gives other numbers, so it runs as PyTorch calls, more slowly")
                 replaced.append(call.group)
@@ -152,23 +152,25 @@ class Compiler:
                 program.verified.add((call.seed, n))
         self.take_back(stage, replaced)
 
-    def _compared(self, stage: Stage, alive: Sequence[bool]) -> list[tuple[Call, Program]]:
-        """Return the traced calls to compare: all, or if sampled those of ``PROGRAMS`` programs, in turn.
+    def _choose(self, stage: Stage, alive: Sequence[bool]) -> list[tuple[Call, Program]]:
+        """Choose the traced calls to compare: all, or if sampled those of ``PROGRAMS`` programs, in turn.
 
-        Of a program that many groups share, as those of a baseline, ``SAMPLE`` groups are compared, in turn, too.
-        Otherwise the calls could take longer than the iterations between two checks, with the device nearly idle.
+        A program that many groups share, as those of a baseline, is compared for ``SAMPLE`` of its groups, in turn.
+        Comparing all could take longer than the iterations between two checks, with the device nearly idle.
         """
-        of: dict[int, list[tuple[Call, Program]]] = {}
+        if not self._sampled:
+            return [(call, program) for call, program in stage.traced if alive[call.group]]
+        by_program: dict[int, list[tuple[Call, Program]]] = {}
         for call, program in stage.traced:
-            of.setdefault(id(program), []).append((call, program))
-        shared, compared = list(of.values()), list(stage.traced)
-        if self._sampled:
-            count, compared = len(shared) if not stage.compared else min(PROGRAMS, len(shared)), []
-            for position in range((stage.checks - 1) * count, stage.checks * count):
-                turn, i = divmod(position, len(shared))
-                same = shared[i]
-                compared += [same[(turn * SAMPLE + k) % len(same)] for k in range(min(SAMPLE, len(same)))]
-        return [(call, program) for call, program in compared if alive[call.group]]
+            by_program.setdefault(id(program), []).append((call, program))
+        programs = list(by_program.values())
+        count = min(PROGRAMS, len(programs)) if stage.compared else len(programs)
+        chosen: list[tuple[Call, Program]] = []
+        for position in range((stage.checks - 1) * count, stage.checks * count):
+            turn, i = divmod(position, len(programs))
+            calls = programs[i]
+            chosen += [calls[(turn * SAMPLE + k) % len(calls)] for k in range(min(SAMPLE, len(calls)))]
+        return [(call, program) for call, program in chosen if alive[call.group]]
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
         """Call the functions of these groups instead of their kernels from now on."""
@@ -176,7 +178,7 @@ class Compiler:
             stage.calls += [call for call, _ in stage.traced if call.group in groups]
             stage.traced = [(call, program) for call, program in stage.traced if call.group not in groups]
             stage.taken_back += groups
-            stage.replay = None  # a graph that holds the kernels as they were
+            stage.replay = None  # the old graph has the old kernels
             self.compile([stage])
 
 
@@ -221,7 +223,7 @@ def disagreeing(
     Args:
         exact: groups in which no environment may differ: numbers computed from the number of environments can be wrong
             in a single environment, at every step.
-        allowance: ``(groups, n)``, what is added to the relative tolerance (None: nothing).
+        allowance: ``(groups, n)``, added to the relative tolerance (None: nothing).
     """
     allowed = torch.tensor([0.0 if g in exact else max(FEW, SHARE * n) for g in range(groups)])
     wrong = []
@@ -239,7 +241,8 @@ def rounding(call: Call, program: Program, state: Mapping[str, Tensor], n: int, 
 
     Args:
         state: tensors that the program reads: all groups' rows, or group 0's, followed by the others' in memory.
-        n: number of environments of a group; ``step`` is that of the random numbers.
+        n: number of environments of a group.
+        step: 0-d int64, the step of the random numbers.
     """
     read = {name: _rows(state[name], call.group, n) for name in program.state_names()}
     action = read[ACTION] if ACTION in read else torch.zeros(n, 1, device=step.device)
@@ -258,7 +261,7 @@ def rounding(call: Call, program: Program, state: Mapping[str, Tensor], n: int, 
 def column_sizes(x: Tensor) -> Tensor:
     """Return the scale on which numbers ``(groups, n, columns)`` are compared.
 
-    That is the number, or a tenth of its column's median if that is larger: a torque of 0.01 N m among torques of
+    This is the number, or a tenth of its column's median if that is larger: a torque of 0.01 N m among torques of
     40 N m is a difference of large numbers.
     """
     size = x.abs().nan_to_num(0.0, 0.0, 0.0)

@@ -34,7 +34,7 @@ class Components:
         self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
         self.clear()  # entries beyond a group's components stay as they are now
         self._steps = [0] * groups  # number of steps in the sums of counts
-        # for each window: means over the environments, summed over the steps, and the number of steps
+        # means over the environments, summed over the steps of each window, and the number of its steps
         self._sums = torch.zeros(2, groups, rows, dtype=torch.float64)
         self._sum_steps = torch.zeros(2, groups, dtype=torch.int64)
 
@@ -48,11 +48,11 @@ class Components:
         self.counts[:, :, 2] = -float("inf")
 
     def names(self, group: int) -> tuple[str, ...]:
-        """The names of one group's components, in the order of its counts."""
+        """Return the names of a group's components, in the order of its counts."""
         return self._names[group]
 
     def rows(self, group: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """The counts of one group's reward and of its components by name, each ``(3, envs_per_group)``."""
+        """Return the counts of a group's reward, and of its components by name, each ``(3, envs_per_group)``."""
         total, *components = self.counts[group]
         return total, dict(zip(self._names[group], components))
 
@@ -83,7 +83,7 @@ class Components:
         return spreads
 
     def _take(self, window: int) -> list[list[float]]:
-        """Return each group's means of reward and components in a window, and reset it; empty if there are none."""
+        """Return each group's means of reward and components in a window, and reset it; empty without any."""
         self._drain()
         means: list[list[float]] = []
         for sums, steps, is_alive in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), self._alive):
@@ -124,21 +124,21 @@ class Components:
         """Return a state for each group, without the entries beyond its components."""
         parts = []
         for group, names in enumerate(self._names):
-            one, rows = slice(group, group + 1), slice(1 + len(names))
+            only, rows = slice(group, group + 1), slice(1 + len(names))
             tensors = {
-                "counts": state["counts"][one, rows],
-                "sums": state["sums"][:, one, rows],
-                "sum_steps": state["sum_steps"][:, one],
+                "counts": state["counts"][only, rows],
+                "sums": state["sums"][:, only, rows],
+                "sum_steps": state["sum_steps"][:, only],
             }
-            parts.append({**{key: x.clone() for key, x in tensors.items()}, "steps": state["steps"][one]})
+            parts.append({**{key: x.clone() for key, x in tensors.items()}, "steps": state["steps"][only]})
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state of these groups, which are the object's own."""
+        """Join the states of the groups, in their order; the reverse of ``split_state``."""
         counts, sums = torch.zeros(self.counts.shape), torch.zeros(self._sums.shape, dtype=self._sums.dtype)
         counts[:, :, 1], counts[:, :, 2] = float("inf"), -float("inf")
         for group, (names, part) in enumerate(zip(self._names, parts)):
-            one, rows = slice(group, group + 1), slice(1 + len(names))
-            counts[one, rows], sums[:, one, rows] = part["counts"], part["sums"]
+            only, rows = slice(group, group + 1), slice(1 + len(names))
+            counts[only, rows], sums[:, only, rows] = part["counts"], part["sums"]
         sum_steps = torch.cat([part["sum_steps"] for part in parts], dim=1)
         return {"counts": counts, "sums": sums, "sum_steps": sum_steps, "steps": [part["steps"][0] for part in parts]}

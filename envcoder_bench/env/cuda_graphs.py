@@ -101,7 +101,7 @@ class GraphBuilder:
         after: Callable[[], None],
         step: Tensor,
     ) -> torch.cuda.CUDAGraph:
-        """Capture; if a call breaks the capture, leave it out and try again."""
+        """Capture the calls; if one breaks the capture, move it to ``eager`` and try again."""
         while True:
             at: list[Call] = []
             try:
@@ -157,7 +157,7 @@ class GraphBuilder:
 
 
 def _nothing() -> None:
-    """Take the place of ``before`` where that has run."""
+    """Do nothing, where ``before`` has run already."""
 
 
 def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] | None:
@@ -180,8 +180,8 @@ def _warn(function: CandidateFunction | None, line: int | None, reason: str) -> 
 class TaskFitness:
     """Scores a step by the task's fitness, which depends only on the state.
 
-    A fitness can be dozens of launches on a CUDA device, where the other parts of an evaluation's step are captured:
-    there it is captured, too. One that cannot be captured is called.
+    A fitness can be dozens of launches on a CUDA device. It is captured there, as the other parts of an evaluation's
+    step, or called if it cannot be captured.
 
     Args:
         task: the task.
@@ -223,7 +223,7 @@ class TaskFitness:
             except Exception:  # an error of the fitness itself is raised by the call
                 torch.cuda.synchronize()
                 with capturing(torch.cuda.CUDAGraph(), device):
-                    pass  # a failed capture leaves torch's generator as if it went on; a complete one ends it
+                    pass  # torch's generator still believes in the failed capture; a complete capture ends it
                 return call
 
         def replay() -> Tensor:

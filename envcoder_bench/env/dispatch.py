@@ -21,7 +21,7 @@ from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
 from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.checking import in_place
-from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.contract import CandidateError, Patch, Shaping, sections_of
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, noting_returns, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import bind, own_constants
@@ -74,12 +74,13 @@ class Dispatcher:
             raise ValueError(f"{groups} groups, but {len(shapings)} shapings, {len(views)} views, {len(seeds)} seeds")
         self.layout, self.shapings, self.task, self.seeds = layout, list(shapings), task, list(seeds)
         self.device = torch.device(device)
+        self._patch_task()
         self.alive: list[bool] = [True] * groups
         self.failures: dict[int, CandidateError] = {}
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
         self._fixed = is_deterministic() and self.device.type == "cuda"
 
-        # the buffers of all kinds of functions, and what is padding in the actions
+        # the buffers of all kinds of functions, and a mask of the padding in the actions
         action_dims = [s.action_dim for s in shapings]
         actions = self._zeros(num_envs, max(action_dims))
         self.stages = {"policy": Stage(POLICY, layout, self.device, {VALUE: actions}, action_dims)}
@@ -90,18 +91,18 @@ class Dispatcher:
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.components = Components(layout, [s.components for s in shapings], self.alive, self.device)
 
-        # what functions read that are called: copies, so that they cannot write into the state
+        # called functions read copies, so that they cannot write into the state
         readable_constants = own_constants(constants, self.device)
         self._copies = [
             GroupCopies(group, view, actions[layout.slice(group), : shaping.action_dim], readable_constants)
             for group, (view, shaping) in enumerate(zip(views, shapings))
         ]
-        # what kernels and graphs read on the device
+        # kernels and graphs read these on the device
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._step_filled = 0  # its value
+        self._step_filled = 0  # the value of _step
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
-        # the calls of all groups, and kernels in the place of those that were traced
+        # the calls of all groups; kernels replace those that were traced
         readable = {**views[0], ACTION: actions}
         sampled = self._deferred and not self._fixed
         self._compiler = Compiler(readable, self.components, self._active, self._step, self._refuse, sampled)
@@ -110,7 +111,7 @@ class Dispatcher:
         self._compiler.compile(list(self.stages.values()))
         self._changes = {name: no_changes(groups, self.device) for name in self.stages}
         self._on_device = device_copies(self._copies, self._dead, self._step)
-        self._guards: dict[str, Guard] = {}  # of the stages whose calls are in a graph
+        self._guards: dict[str, Guard] = {}  # by stage, if its calls are in a graph
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
 
@@ -126,7 +127,7 @@ class Dispatcher:
             if step != self._step_filled:  # a launch on CUDA
                 self._step.fill_(step)
                 self._step_filled = step
-            # from time to time, compare the kernels with the functions they replace
+            # a comparison of the kernels with the functions that they replace is due from time to time
             if stage.due:
                 counter = self._step if self._deferred else step
                 with span(COMPARISON):
@@ -134,12 +135,12 @@ class Dispatcher:
                     guard.refresh()
                     self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
                     guard.compare()
-            # on CUDA: everything in one graph, without a device sync
+            # CUDA: everything in one graph, without a device sync
             if self._deferred:
                 self._run_deferred(name, stage, step)
                 return stage.buffers
 
-            # on the CPU: group by group, those with an environment in the mask
+            # CPU: the groups with an environment in the mask
             wanted = self.alive
             if mask is not None:
                 wanted = [due and alive for due, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
@@ -156,7 +157,7 @@ class Dispatcher:
                     self._attempt(call, step, step)
             guard.compare()
 
-            # faults that raise no exception: changed inputs, and numbers that are not finite
+            # faults without an exception: changed inputs, and numbers that are not finite
             if self.device.type == "cuda":
                 self._fail_flagged([name])
             for group, count in stage.non_finite().items():
@@ -165,9 +166,9 @@ class Dispatcher:
 
     def command(self, actions: Tensor, step: int, mask: Tensor | None = None) -> Tensor:
         """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets."""
-        taken = self.stages["policy"].buffers[VALUE]
-        taken.copy_(actions)
-        taken.masked_fill_(self._padding, 0.0)
+        policy_actions = self.stages["policy"].buffers[VALUE]
+        policy_actions.copy_(actions)
+        policy_actions.masked_fill_(self._padding, 0.0)
         self.run("policy", step, mask)
         return self.run("command", step, mask)[VALUE]
 
@@ -200,7 +201,7 @@ class Dispatcher:
     @property
     def has_fitness(self) -> bool:
         """Whether a function measures fitness instead of the task."""
-        return any("fitness" in shaping.functions for shaping in self.shapings)
+        return any("fitness" in shaping.stages for shaping in self.shapings)
 
     def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
@@ -268,7 +269,7 @@ class Dispatcher:
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state of these groups, which are the dispatcher's own."""
+        """Join the states of the groups, in their order; the reverse of ``split_state``."""
         stages = {}
         for name in self.stages:
             states = [part["stages"][name] for part in parts]
@@ -284,7 +285,7 @@ class Dispatcher:
 
     def _run_deferred(self, name: str, stage: Stage, step: int) -> None:
         """Run a stage without a device sync."""
-        # at the first run, capture the graph
+        # the first run captures the graph
         stage.prefill()
         if stage.replay is None:
             guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
@@ -296,10 +297,10 @@ class Dispatcher:
             self.components.counts.copy_(counts)
             stage.prefill()
 
-        # what cannot be captured runs before the graph
+        # calls that cannot be captured run before the graph
         replay = stage.replay
         if stage.eager:
-            self._guards[name].refresh()  # otherwise it is in the graph
+            self._guards[name].refresh()  # without eager calls, the graph refreshes
         for call in stage.eager:
             if self.alive[call.group]:
                 self._attempt(call, step, step)
@@ -357,7 +358,7 @@ class Dispatcher:
                 self.fail(call.group, from_exception(Mutation(in_place(changed)), call.function, step=step))
 
     def _fail_flagged(self, names: Sequence[str]) -> None:
-        """Stop the groups that the device's flags name for these stages; one device sync."""
+        """Stop the groups with a flag on the device for one of these stages; one device sync."""
         stages, changes = [self.stages[name] for name in names], [self._changes[name] for name in names]
         # all flags in one transfer: where numbers were not finite, and where inputs changed
         rows = [x for stage in stages for x in (stage.fault_step, stage.fault_count)]
@@ -376,7 +377,7 @@ class Dispatcher:
             call = stages[i].call(group)
             if is_change:
                 message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
-                error = CandidateError(message, self.shapings[group].file)  # of the task's own drives
+                error = CandidateError(message, self.shapings[group].file)  # the task's own drives have no function
                 if call is not None and (function := call.function) is not None:
                     error = CandidateError(message, function.file, function.line, function.type)
                 self.fail(group, error)
@@ -396,8 +397,10 @@ class Dispatcher:
         return CandidateError(message, self.shapings[group].file)
 
     def _returned_at(self, call: Call, step: int) -> int:
-        """Return the line of the return statement that ran, by one more call: of the state of ``step``, as long as only
-        calls that cannot be captured choose by it."""
+        """Return the line of the return statement that ran, by one more call.
+
+        A captured function may run on a later state than that of ``step``, but its branches cannot depend on the state.
+        """
         assert call.function is not None
         self._copies[call.group].refresh()
         with noting_returns(call.function) as lines, suppress(*FAULTS), self._torch():
@@ -405,6 +408,15 @@ class Dispatcher:
         return lines[0] if lines else return_line(call.function)
 
     # construction
+
+    def _patch_task(self) -> None:
+        """Give the task the groups' patches, if it takes any."""
+        for shaping in self.shapings:
+            for stage, value in shaping.stages.items():
+                if isinstance(value, Patch) and stage not in self.task.patched_stages:
+                    raise ValueError(f"{value.file}:{value.line}: {self.task.name} takes no dicts for its {stage}")
+        if self.task.patched_stages:
+            self.task.patch([sections_of(shaping.stages) for shaping in self.shapings])
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, device=self.device)
@@ -426,14 +438,14 @@ class Dispatcher:
         return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components, finite=kind.finite)
 
     def _add_calls(self, group: int) -> None:
-        shaping, copies = self.shapings[group], self._copies[group]
+        shaping, copies, functions = self.shapings[group], self._copies[group], self.shapings[group].functions
         for name, kind in STAGES.items():
-            stage, function = self.stages[name], shaping.functions.get(name)
+            stage, function = self.stages[name], functions.get(name)
             rows = stage.rows(group)
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
             store = into(kind, rows, self.components.rows(group) if kind.components else None)
-            # a stage without a function: the task's own, or nothing to do
+            # without a function, the task's default is called, if the stage has one
             if function is None and not kind.default:
                 continue
             inputs = copies.inputs()
@@ -443,7 +455,7 @@ class Dispatcher:
                 invoke = partial(getattr(self.task, kind.default), inputs.action, inputs.state)
             seed = 0 if function is None else self.seeds[group]
             call = Call(group, function, inputs, invoke, store, seed, kind.purpose, self.device)
-            # one kernel for many candidates, or a call from Python
+            # a kernel for many candidates, or a call from Python
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
                 stage.traced.append((call, program))

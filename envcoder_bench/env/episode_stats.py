@@ -24,13 +24,13 @@ class EpisodeStats:
 
     def __init__(self, layout: GroupLayout, device: torch.device) -> None:
         self._layout, self._kernels = layout, usable_on(device, torch.float32)
-        self._return = torch.zeros(layout.num_envs, device=device)  # of the current episodes
-        # sums of each environment, until they are added to those of its group: returns of finished episodes, their
-        # number, and that of resets of unstable physics
+        self._return = torch.zeros(layout.num_envs, device=device)  # returns of the current episodes
+        # each environment's returns and number of finished episodes, and its number of resets of unstable physics, not
+        # yet added to the group's sums
         self._recent = torch.zeros(3, layout.num_envs, device=device)
-        self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished episodes: return, count
+        self._sums = torch.zeros(2, layout.num_groups, device=device)  # returns and number of finished episodes
         self.last_return = torch.full((layout.num_groups,), float("nan"), device=device)
-        self._counted = torch.zeros(layout.num_groups, device=device, dtype=torch.int64)  # in earlier sums
+        self._counted = torch.zeros(layout.num_groups, device=device, dtype=torch.int64)  # episodes in earlier sums
         self._unstable_resets, self.contact_overflows = (torch.zeros_like(self._counted) for _ in range(2))
 
     def end_step(
@@ -64,7 +64,7 @@ class EpisodeStats:
         self._return.masked_fill_(done, 0.0)
 
     def _add_up(self) -> None:
-        """Add what environments counted to the groups' sums."""
+        """Add the environments' counts to the groups' sums."""
         recent = self._recent.view(3, self._layout.num_groups, -1).sum(dim=2)
         self._sums += recent[:2]
         self._unstable_resets += recent[2].to(torch.int64)
@@ -114,8 +114,8 @@ class EpisodeStats:
     @staticmethod
     def join_states(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """Return the state of an environment of these groups."""
-        joined = join_states(parts)
-        return {**joined, "_sums": joined["_sums"].t()}
+        state = join_states(parts)
+        return {**state, "_sums": state["_sums"].t()}
 
 
 # the end of a step as one kernel

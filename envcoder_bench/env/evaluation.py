@@ -11,7 +11,7 @@ from torch import Tensor
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.env.trajectories import Recorder
 
-MOST_BINS = 50  # of the course of an episode
+MOST_BINS = 50  # bins of the course of an episode
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Episodes:
 
     Attributes:
         fitness: the mean of the steps' fitness over a full episode, or the sum, as the task says; the step on which an
-            episode ends early, and the steps after it, count 0. Of an episode that was not played to its end, the mean
-            over the steps that were played.
+            episode ends early, and the steps after it, count 0. If playing stopped before the end, it is the mean over
+            the steps that were played.
         length: number of control steps until the episode ended.
-        course: of full episodes, the sums of the steps' fitness and of the steps played until each of ``bin_ends``,
-            ``(num_groups, episodes, 2, bins)``.
+        course: sums of the steps' fitness, and of the steps played, until each of ``bin_ends``, ``(num_groups,
+            episodes, 2, bins)``; None unless episodes were played in full.
     """
 
     fitness: Tensor
@@ -39,7 +39,7 @@ class Episodes:
         return self._each(Tensor.cpu)
 
     def state(self) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps: all but the course, which is logged at once."""
+        """Return the part that a checkpoint keeps: all but the course, which is logged at once."""
         return {"fitness": self.fitness, "length": self.length}
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Episodes:
@@ -47,8 +47,10 @@ class Episodes:
         return Episodes(change(self.fitness), change(self.length), course)
 
     def step_means(self, full_episode: int) -> Tensor:
-        """Return means over the episodes and the steps of each bin, ``(num_groups, 2, bins)``: the fitness of a step,
-        and the share of the episodes that have not ended early."""
+        """Return means over the episodes and the steps of each bin, ``(num_groups, 2, bins)``.
+
+        They are the fitness of a step, and the share of the episodes that have not ended early.
+        """
         assert self.course is not None
         sums = self.course.double().mean(dim=1)
         steps = torch.tensor([0, *bin_ends(full_episode)], dtype=sums.dtype)
@@ -96,7 +98,7 @@ def run_episodes(
 def run_point(
     env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int
 ) -> tuple[Episodes, Episodes]:
-    """Play a full episode in every environment; return it, and what ``run_episodes`` returns for ``steps`` of it.
+    """Play a full episode in every environment; return it, and the result of ``run_episodes`` for ``steps`` of it.
 
     Arguments as of ``run_episodes``; the fitness must be a mean.
     """
@@ -104,7 +106,7 @@ def run_point(
 
 
 def has_mean_fitness(env: GroupedVecTask) -> bool:
-    """Return whether an episode's fitness is the mean of its steps', as that of a --fitness file on every task."""
+    """Return whether an episode's fitness is the mean of its steps' fitness, as for every --fitness file."""
     return env.task.fitness_reduction != "sum" or env.dispatch.has_fitness
 
 
@@ -117,8 +119,8 @@ def _one_round(
     point: int = 0,
     recorder: Recorder | None = None,
 ) -> tuple[Episodes, Episodes]:
-    """Return the episodes after ``steps``, and as they were after ``point`` steps if they lasted so long."""
-    begun: Episodes | None = None
+    """Return the episodes after ``steps``, and after ``point`` steps; twice the former if ``point`` was not reached."""
+    at_point: Episodes | None = None
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
@@ -140,24 +142,24 @@ def _one_round(
         if t == ends[len(sums)] - 1:
             sums.append(torch.stack((fitness, length), dim=1))
         if t == point - 1:
-            begun = _episodes(env, fitness, length.clone(), active, point)
-        ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
-        if t == steps - 1 or (ask and not bool(active.any())):
+            at_point = _episodes(env, fitness, length.clone(), active, point)
+        may_sync = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
+        if t == steps - 1 or (may_sync and not bool(active.any())):
             break
-        # states after the end are not observed, in training or here; where the task cuts an episode short, the next one
-        # is counted as its continuation
+        # as in training, states after the end are not observed; where the task cuts an episode short, the next episode
+        # counts as its continuation
         env.begin_episodes(env.cut_short(ended))
         obs = env.observe(active)
     played = _episodes(env, fitness, length, active, steps)
     if steps == env.full_episode:
-        sums += [torch.stack((fitness, length), dim=1)] * (len(ends) - len(sums))  # after the last episode ended
+        sums += [torch.stack((fitness, length), dim=1)] * (len(ends) - len(sums))  # all episodes ended before
         played = replace(played, course=env.layout.split(torch.stack(sums, dim=2)))
-    return played, begun or played
+    return played, at_point or played
 
 
 def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tensor, steps: int) -> Episodes:
     """Return the episodes after ``steps``, from the sums of their fitness."""
-    if has_mean_fitness(env):  # an episode that ended early is known in full, the others are taken to go on like this
+    if has_mean_fitness(env):  # an episode that ended early is complete; others are taken to go on like this
         fitness = fitness / torch.where(active, steps, env.full_episode)
     return Episodes(env.layout.split(fitness), env.layout.split(length))
 

@@ -55,7 +55,7 @@ class GroupedVecTask:
         for group, (obs_dim, action_dim) in enumerate(zip(self.obs_dims, self.action_dims)):
             self._action_mask[layout.slice(group), :action_dim] = 1.0
             self._obs_mask[layout.slice(group), :obs_dim] = 1.0
-        # observations of the critic alone
+        # observations for critics
         self.critic_obs: Tensor | None = None
         if any(self.critic_dims):
             self.critic_obs = torch.zeros(self.num_envs, max(self.critic_dims), device=self.device)
@@ -85,10 +85,9 @@ class GroupedVecTask:
                 seeds=per_env(self.group_seeds),
                 lanes=torch.arange(layout.envs_per_group, device=self.device).repeat(layout.num_groups),
                 actions=self.actions,
-                commands=per_env(["command" in shaping.functions for shaping in shapings]),
-                initial_states=per_env(["initial_state" in shaping.functions for shaping in shapings]),
-                goals=per_env(["goal" in shaping.functions for shaping in shapings]),
-                patches=[shaping.patches for shaping in shapings],
+                commands=per_env(["command" in shaping.stages for shaping in shapings]),
+                initial_states=per_env(["initial_state" in shaping.stages for shaping in shapings]),
+                goals=per_env(["goal" in shaping.stages for shaping in shapings]),
                 keys=keys_read(shapings),
             )
         )
@@ -198,8 +197,8 @@ class GroupedVecTask:
     def begin_episodes(self, mask: Tensor) -> None:
         """Begin episodes where ``mask`` ``(num_envs,)`` is True, and set a new goal where the task requests one."""
         self.task.step_count = self.step_count
-        ask = self.device.type == "cpu"  # CUDA resets by mask, without a sync
-        if not ask or bool(mask.any()):
+        may_sync = self.device.type == "cpu"  # CUDA resets by mask, without a sync
+        if not may_sync or bool(mask.any()):
             self.progress_buf.masked_fill_(mask, 0)
             self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
             self.task.prepare_reset(mask)
@@ -208,7 +207,7 @@ class GroupedVecTask:
             self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
         if self.task.new_goal is not None:
             mask = mask | self.task.new_goal
-        if not ask or bool(mask.any()):  # a goal may depend on the new state
+        if not may_sync or bool(mask.any()):  # a goal may depend on the new state
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
         self.task.settle()
 
@@ -218,7 +217,7 @@ class GroupedVecTask:
         self.task.contact_overflows.zero_()
         return overflows
 
-    # faults, and what a checkpoint needs
+    # faults, and the state for checkpoints
 
     @property
     def alive(self) -> list[bool]:
@@ -243,7 +242,7 @@ class GroupedVecTask:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what ``get_state`` returned; ``reset`` must follow if it is that of episodes that begin anew."""
+        """Restore what ``get_state`` or ``join_states`` returned; without the task's state, ``reset`` must follow."""
         self.dispatch.set_state(state["dispatch"])
         self.stats.set_state(state["stats"])
         self.step_count = state["step_count"]
@@ -258,7 +257,7 @@ class GroupedVecTask:
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, as that of an environment of this group alone.
 
-        Where the task does not regroup, it has no episodes: they begin anew.
+        If the task does not regroup, the states are without episodes, which begin anew.
 
         Raises:
             ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
@@ -280,24 +279,24 @@ class GroupedVecTask:
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state of these groups, which are the environment's own.
+        """Join the states of the groups, in their order; the reverse of ``split_state``.
 
         Raises:
             ValueError: they are not at the same iteration.
         """
-        joined: dict[str, Any] = {
+        state: dict[str, Any] = {
             "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
             "stats": self.stats.join_states([part["stats"] for part in parts]),
             "step_count": common(parts, "step_count"),
         }
         if not self.task.regroups:
-            return joined
+            return state
         critics: dict[str, Tensor] = {}
         if self.critic_obs is not None:  # groups without them come from an environment with or without a buffer
             rows = [part.get("critic_obs", part["actions"][:, :0]) for part in parts]
             critics["critic_obs"] = padded(rows, max(self.critic_dims))
         return {
-            **joined,
+            **state,
             **critics,
             "task": join_states([part["task"] for part in parts]),
             "actions": padded([part["actions"] for part in parts], max(self.action_dims)),

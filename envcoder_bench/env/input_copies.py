@@ -22,7 +22,7 @@ ALIGNMENT = 64  # bytes
 
 
 class Block:
-    """Tensors like given ones, contiguous, in one piece of memory: ``tensors``, and all of it as int64: ``words``."""
+    """Contiguous tensors in one piece of memory: ``tensors``, of given shapes, and all of it as int64 ``words``."""
 
     def __init__(self, like: Sequence[Tensor], device: torch.device) -> None:
         sizes = [x.numel() * x.element_size() for x in like]
@@ -41,7 +41,7 @@ class Block:
 
 
 class Inputs:
-    """The inputs of one function. Its tensors are objects of its own, which it may replace without an effect on others.
+    """The inputs of one function. Its tensor objects belong to it; replacing them does not affect other functions.
 
     Attributes:
         state, action: the state and the policy's action.
@@ -73,8 +73,8 @@ class Job(NamedTuple):
 class GroupCopies:
     """The copies of one group.
 
-    What is on the CPU, on CUDA devices the constants that are single numbers, is refreshed and compared here; the
-    ``jobs`` of all groups on a CUDA device are for ``DeviceCopies``.
+    Tensors on the CPU are refreshed and compared here; with CUDA, these are the constants that are single numbers.
+    ``DeviceCopies`` takes the ``jobs`` of all groups on a CUDA device.
 
     Args:
         live: the group's views of the state, and of the action.
@@ -84,14 +84,14 @@ class GroupCopies:
     def __init__(self, group: int, live: Mapping[str, Tensor], action: Tensor, constants: Mapping[str, Tensor]) -> None:
         sources = {**live, ACTION: action, **constants}
         self.names = list(sources)
-        # numbers on the CPU are copied and compared here, those on a device by kernels
+        # tensors on the CPU are copied and compared here, those on a device by kernels
         host = {name: x for name, x in sources.items() if is_on_host(x)}
         device = {name: x for name, x in sources.items() if name not in host}
         self._host_names = list(host)
         self._given, self._expected = (Block(list(host.values()), torch.device("cpu")) for _ in range(2))
         for copy, x in zip(self._expected.tensors, host.values()):
             copy.copy_(x)
-        # constants are copied once, what changes before each call
+        # constants are copied once, other tensors before each call
         changing = [k for k, name in enumerate(host) if name not in constants]
         self._live = [host[self._host_names[k]] for k in changing]
         self._refreshed = [self._expected.tensors[k] for k in changing]
@@ -126,7 +126,7 @@ class GroupCopies:
 
 
 class Changes(NamedTuple):
-    """The first change of its inputs by each group in a stage: ``(num_groups,)``, -1 if there is none.
+    """The first change of its inputs by each group in a stage: ``(num_groups,)``, -1 without a change.
 
     Attributes:
         step: int64, the step.
@@ -143,7 +143,7 @@ def no_changes(num_groups: int, device: torch.device) -> Changes:
 
 
 class Guard:
-    """Refreshes copies before calls, and compares them after the calls; this one is of no copies on a device."""
+    """Refreshes copies before calls, and compares them after the calls. This class is for a state without a device."""
 
     def refresh(self) -> None:
         """Copy the live values."""
@@ -153,7 +153,7 @@ class Guard:
 
 
 class DeviceCopies:
-    """The copies of all groups on a CUDA device; this one is for a state on the CPU, of which there are none."""
+    """The copies of all groups on a CUDA device. This class is for a state on the CPU, which needs no such copies."""
 
     def guard(self, groups: Iterable[int], changes: Changes) -> Guard:
         """Return the guard of some groups, which sets ``changes``."""

@@ -92,9 +92,8 @@ def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[s
         if whole is not None:
             _count(whole, results[VALUE])
             for name, component in components.items():
-                if (
-                    name in component_counts
-                ):  # evaluation may run another reward than the checked one, with other components
+                # evaluation may run another reward than the checked one, with other components
+                if name in component_counts:
                     _count(component_counts[name], component)
 
     return store
@@ -136,12 +135,12 @@ class Stage:
         # traced calls with their programs, and the launches of the kernels
         self.traced: list[tuple[Call, Program]] = []
         self.launches: list[Callable[[], None]] = []
-        # whether to compare the kernels with the functions at the next run, the number of comparisons so far, and the
+        # whether the next run compares the kernels with the functions, the number of comparisons so far, and the
         # groups whose kernels disagreed
         self.due, self.checks = True, 0
         self.compared = False  # whether all its kernels of this process were compared
         self.taken_back: list[int] = []
-        # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
+        # CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []
         self.replay: Callable[[], None] | None = None
         self._guarded = [key for key, buffer in buffers.items() if finite and buffer.is_floating_point()]
@@ -189,7 +188,7 @@ class Stage:
                 rows.copy_(self.rest[key][self.layout.slice(group)])
 
     def non_finite(self) -> dict[int, int]:
-        """Count NaN and infinities of each group that has any; one reduction if none has (syncs CUDA)."""
+        """Return the number of NaN and infinities by group, for groups with any; syncs CUDA."""
         # a sum is the cheapest test; a sum of finite numbers may overflow, hence the exact test below
         if all(math.isfinite(self.buffers[key].sum().item()) for key in self._guarded):
             return {}
@@ -226,11 +225,11 @@ class Stage:
 
 
 def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
-    """Return what guards the copies on a device.
+    """Return the copies of all groups on a device, with their guards.
 
     Args:
-        copies: those of all groups.
-        dead: ``(num_groups,)`` bool, groups that are left alone; a guard adds those that changed something.
+        copies: the copies of all groups.
+        dead: ``(num_groups,)`` bool, groups that are skipped; a guard adds groups that changed something.
         step: 0-d int64, the present step.
     """
     jobs = [job for group in copies for job in group.jobs if job.copy.numel()]

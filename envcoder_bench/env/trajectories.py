@@ -1,4 +1,4 @@
-"""States of evaluation episodes, by which the rewards of other candidates are judged: see ``run.lint``."""
+"""States of evaluation episodes, with which ``run.lint`` judges the rewards of other candidates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from envcoder_bench.core.bounded import read_arrays
 if TYPE_CHECKING:
     from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 
-MOST_EPISODES, MOST_TIMES, LEAST_TIMES = 32, 24, 8  # of each policy
-MOST_BYTES = 2 << 20  # of each policy
+# the trajectories of each policy
+MOST_EPISODES, MOST_TIMES, LEAST_TIMES = 32, 24, 8
+MOST_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Trajectories:
 
     Attributes:
         state: ``(times, episodes, ...)`` by key, ``actions`` and ``progress_buf`` included. The last time is the step
-            that ended the episode early, which counts for itself alone.
+            that ended the episode early, which counts as a single step.
         weight: ``(times, episodes)``, the number of control steps that a state stands for; 0 after the end.
         fitness: ``(episodes,)``. The k-th episodes of all policies have the same random numbers.
     """
@@ -83,7 +84,7 @@ class Recorder:
 
 
 def _times(steps: int, count: int) -> dict[int, float]:
-    """Return steps, dense where episodes begin because some end soon, and the number of steps each stands for."""
+    """Return steps, dense at the beginning because some episodes end soon, with the number each stands for."""
     even, early = np.linspace(0, steps - 1, count - count // 2), np.geomspace(1, steps, count // 2) - 1
     times = np.unique(np.concatenate([even, early]).round().astype(int))
     borders = np.concatenate([[-0.5], (times[1:] + times[:-1]) / 2, [steps - 0.5]])
@@ -93,9 +94,9 @@ def _times(steps: int, count: int) -> dict[int, float]:
 def pack(policies: Mapping[str, Trajectories]) -> bytes:
     """Return the content of a file ``.npz``."""
     arrays: dict[str, np.ndarray] = {}
-    for name, one in policies.items():
-        arrays.update({f"{name}/state/{key}": x for key, x in one.state.items()})
-        arrays.update({f"{name}/weight": one.weight, f"{name}/fitness": one.fitness})
+    for name, played in policies.items():
+        arrays.update({f"{name}/state/{key}": x for key, x in played.state.items()})
+        arrays.update({f"{name}/weight": played.weight, f"{name}/fitness": played.fitness})
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
     return content.getvalue()

@@ -1,8 +1,8 @@
 """The guards of a stage as Warp kernels: of the copies that functions read, and of the results that they return.
 
-A few launches take the place of some 20 operators of torch. Imported on CUDA alone.
+A few launches replace some 20 operators of torch. This module is imported for CUDA only.
 """
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# Warp compiles these functions. They only look like Python, so that a type checker misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportReturnType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
@@ -56,7 +56,7 @@ def _differs(index: int, lane: int, lanes: int, table: wp.array[wp.int64]) -> bo
 @wp.kernel(enable_backward=False)
 def _refresh(table: wp.array[wp.int64], lanes: int, dead: wp.array[wp.bool]):
     index, lane = wp.tid()
-    if not dead[int(table[8 * index + 6])]:  # whose memory a function may have resized
+    if not dead[int(table[8 * index + 6])]:  # a function of a dead group may have resized its memory
         _copy(index, lane, lanes, table)
 
 
@@ -82,8 +82,8 @@ class WarpDeviceGuard(Guard):
     """Refreshes and compares the copies of some groups with one launch each, without a device sync.
 
     Args:
-        rows: of the table of jobs.
-        staged: tensors that go through a copy, with it.
+        rows: rows of the table of jobs.
+        staged: pairs of a live tensor and a contiguous copy of it, which is refreshed and read instead.
         dead, step: as of ``device_copies``.
         changes: flags that ``compare`` sets. Like the jobs' tensors, all these must stay where they are.
     """
@@ -96,7 +96,7 @@ class WarpDeviceGuard(Guard):
         if not len(rows):
             return
         start_warp()
-        # kept here, because the packed launches hold addresses alone
+        # the packed launches hold only addresses, so the tensors are kept here
         self._table, self._step = rows.to(dead.device).view(-1), step.view(1)
         lanes = max(LANES, int(rows[:, _ROWS].max()))
         marked = [wp.from_torch(x) for x in (self._step, *changes)]
@@ -127,7 +127,7 @@ class WarpDeviceCopies(DeviceCopies):
 
     def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor) -> None:
         self._jobs, self._dead, self._step = jobs, dead, step
-        # rows with gaps inside, which no task of ours has, go through a copy without
+        # rows with gaps, which no shipped task has, are copied to contiguous tensors first
         self._staged = {k: job.live.contiguous() for k, job in enumerate(jobs) if not _has_whole_rows(job.live)}
         rows = [_described(job, self._staged.get(k, job.live)) for k, job in enumerate(jobs)]
         self._rows = torch.tensor(rows, dtype=torch.int64)
@@ -202,7 +202,7 @@ class FusedGuard:
 
     Args:
         buffers: the stage's buffers ``(num_envs, ...)``, contiguous.
-        rest: the live tensors of the same keys, from which rows of dead groups are taken; None: zeros.
+        rest: the live tensors of the same keys, which give the rows of dead groups; None: zeros.
         fault_step, fault_count: ``(num_groups,)`` int64, updated at each call.
         finite: whether numbers that are not finite are faults.
     """
@@ -220,13 +220,13 @@ class FusedGuard:
         self._rest = None if rest is None else [x.view(len(x), -1) for x in rest if x.numel()]
         self._finite = finite
         self._launches: list = []
-        self._of: tuple = ()
+        self._bound_to: tuple = ()
 
     def __call__(self, dead: Tensor, step: Tensor) -> None:
         """Run; ``dead`` and ``step`` are the same tensors at each call."""
         if not self._launches:
-            self._launches, self._of = self._prepare(dead, step), (dead, step)
-        if not (dead is self._of[0] and step is self._of[1]):
+            self._launches, self._bound_to = self._prepare(dead, step), (dead, step)
+        if not (dead is self._bound_to[0] and step is self._bound_to[1]):
             raise ValueError("the guard is bound to the tensors of its first call")
         stream = warp_stream(self._device)
         for launch in self._launches:

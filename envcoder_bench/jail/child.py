@@ -45,8 +45,8 @@ def _make_examiner(setup: bytes) -> tuple[Any, Limits]:
     from envcoder_bench.jail.examiner import Examiner
     from envcoder_bench.jail.surroundings import replace_clocks
     from envcoder_bench.shaping.loading import redirect_helpers
+    from envcoder_bench.sources.outside import mount
     from envcoder_bench.tasks.contract import TaskContract
-    from envcoder_bench.tasks.outside import mount
 
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute

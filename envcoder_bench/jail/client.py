@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.cache import own_code, read_packed, write_packed
+from envcoder_bench.compile.cache import code_digest, read_packed, write_packed
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
@@ -33,8 +33,8 @@ from envcoder_bench.jail.rebuild import Contract, clean, rebuild
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
+from envcoder_bench.sources.registry import outside_tasks
 from envcoder_bench.tasks.contract import AnyTask, contract_of
-from envcoder_bench.tasks.registry import outside_tasks
 from mujoco_batches.process import usable_cpus
 
 _SAMPLE = 0.5  # seconds between two looks at a process's clock
@@ -353,7 +353,7 @@ def examine(
     # all that an answer depends on, but the candidate itself
     contract = Contract.of(task, state, action_dim, shaper_types, reads_dicts)
     arguments = (baseline, shaper_types, seed, limits, list(sizes), reads_dicts)
-    context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
+    context = repr((code_digest(), torch.__version__, _task_key(task, state), arguments))
     results: dict[str, JailResult] = {}
     uncached: list[Source] = []
     for name, file, source in sources:

@@ -97,7 +97,7 @@ class Examiner:
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         # the baseline's functions are traced elsewhere
         functions = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
-        shaping = replace(shaping, functions=functions)
+        shaping = shaping.with_functions(functions)
         traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
         # without code, a function that cannot be traced is a fault
         if refused:
@@ -120,7 +120,7 @@ class Examiner:
 
 def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
     """Raise CandidateError if a function and its program return different numbers."""
-    state, action = sample.given(), sample.action.clone()
+    state, action = sample.copy_state(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings(), clocks_ahead():
             # the function and its program, on the same random numbers
@@ -128,7 +128,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
             with stream.use(5, 3, kind.purpose):
-                outputs = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
+                outputs = Interpreter(shaping.programs[kind.stage])(sample.copy_state(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
     exact = [0] if knows_size(shaping.programs[kind.stage]) else []

@@ -1,13 +1,34 @@
-"""Sentences on how sure a ranking is: the first place, ties, lost seeds, a single seed, and nothing learnt."""
+"""Sentences on how sure a ranking is: the verdict, ties, lost seeds, a single seed, and nothing learnt."""
 
 import math
 from collections.abc import Sequence
 
-from envcoder_bench.core.words import counted, decimal_places, fixed, some
+from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
+from envcoder_bench.results.hacks import HALF_STEP
+from envcoder_bench.results.pairs import Pairs, advice, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.tasks.base import UNTRAINED
 
 LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
+
+
+def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = "RUN") -> list[str]:
+    """Return what the run decides: the first place, the first two rows compared, what to do next, and hacks.
+
+    Args:
+        pairs: the differences of all pairs; None for none.
+        folder: the run's folder, for commands.
+    """
+    lines = first_place(ranked)
+    measured = [row for row in ranked if row.rank is not None and row.name != UNTRAINED]
+    several = one_seed(ranked, folder)
+    if pairs is not None and len(measured) > 1 and not several:
+        pair = pairs.of(measured[0].candidate, measured[1].candidate)
+        lines.append(sentence(pair))
+        # what to do next: more seeds, or to look why
+        why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
+        lines.append(advice(pair, folder) or why)
+    return [*lines, *several, *hacked(ranked), *half_step(ranked)]
 
 
 def first_place(ranked: Sequence[Ranked]) -> list[str]:
@@ -19,20 +40,20 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
     if len(first) > 1:
         names = [row.candidate for row in first]
         rest = [row for row in by_chance if row.contender and row.rank != 1]
-        also = f"; {_others(rest)} cannot be told apart from them" if rest else ""
-        return [f"{some(names)} share the first place: nothing tells which is the best{also}"]
+        also = f"; {_others(rest)} may be, too" if rest else ""
+        return [f"{join_some(names)} share the first place: nothing tells which is the best{also}"]
     leader = first[0]
     if not by_chance or math.isnan(leader.p_best):
         return []
     rivals = [row for row in by_chance if row.contender and row is not leader]
     of = " of those that lost no seed" if any(row.lost_seeds for row in ranked) else ""
-    sure = f"{leader.candidate} is the best{of} with a probability of {_percent(leader.p_best)}"
+    sure = f"{leader.candidate} is the best{of} with a probability of {percent(leader.p_best)}"
     if by_chance[0].p_best > leader.p_best + 0.005:
         sure = (
             f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
-            f" {_percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {_percent(by_chance[0].p_best)}"
+            f" {percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {percent(by_chance[0].p_best)}"
         )
-    sure = f"{sure}; {_others(rivals)} cannot be told apart from it" if rivals else sure
+    sure = f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure
     return [sure, *_new_seeds(leader, ranked)]
 
 
@@ -68,7 +89,9 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
 
 def _others(rows: Sequence[Ranked]) -> str:
     """Return ``2 candidates (b 20 %, c 8 %)``."""
-    return f"{counted(len(rows), 'candidate')} ({some([f'{row.candidate} {_percent(row.p_best)}' for row in rows])})"
+    return (
+        f"{counted(len(rows), 'candidate')} ({join_some([f'{row.candidate} {percent(row.p_best)}' for row in rows])})"
+    )
 
 
 def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
@@ -100,7 +123,21 @@ def lost_seeds(ranked: Sequence[Ranked]) -> list[str]:
 def hacked(ranked: Sequence[Ranked]) -> list[str]:
     """Return which candidates seem to exploit their reward, and why; empty without."""
     marked = [f"{row.candidate} ({row.hacked})" for row in ranked if row.hacked]
-    return [f"hacked? {some(marked)}"] if marked else []
+    return [f"hacked? {join_some(marked)}"] if marked else []
+
+
+def half_step(ranked: Sequence[Ranked]) -> list[str]:
+    """Return what half the physics step says, if it was measured and no candidate is marked for it."""
+    changes = {row.candidate: row.half_step_fitness - row.fitness for row in ranked if row.rank is not None}
+    known = {name: change for name, change in changes.items() if not math.isnan(change)}
+    if not known or any(HALF_STEP in row.hacked for row in ranked):  # ``hacked`` says it
+        return []
+    name = min(known, key=lambda each: known[each])
+    digits = decimal_places([row.fitness for row in ranked])
+    lowest = f"the lowest change is {fixed(known[name], digits, '+')}, of {name}"
+    if max(len(row.seeds) for row in ranked) < 2:
+        return [f"half the physics step: {lowest}; one seed is not judged"]
+    return [f"half the physics step: no candidate loses fitness; {lowest}"]
 
 
 def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RUN") -> str:
@@ -130,6 +167,6 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Return a probability in percent; a model of a few seeds is never certain."""
     return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"

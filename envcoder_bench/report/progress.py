@@ -9,7 +9,7 @@ from typing import TextIO
 from tqdm.auto import tqdm
 
 from envcoder_bench.core.plain_text import one_line, own_codes
-from envcoder_bench.core.words import alone, duration, shorten, si
+from envcoder_bench.core.words import duration, format_fitness, shorten, si
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
 LINE_SECONDS = 10.0  # interval between lines without a terminal
@@ -132,7 +132,7 @@ class Progress:
             parts.append(f"{duration(left)} left")
         if self._best is not None:
             name, fitness = self._best
-            parts.append(f"best {alone(fitness)} {shorten(one_line(name), name_width)}")
+            parts.append(f"best {format_fitness(fitness)} {shorten(one_line(name), name_width)}")
         return parts
 
 

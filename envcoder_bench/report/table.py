@@ -5,9 +5,10 @@ import re
 from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import aligned, decimal_places, fixed, shorten, some, wrap
-from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties, unseen
+from envcoder_bench.core.words import aligned, decimal_places, fixed, join_some, shorten, wrap
+from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, unseen, verdict
 from envcoder_bench.results.metrics import METRICS, is_known
+from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked, entrants
 from envcoder_bench.results.rows import SKIPPED
 from envcoder_bench.results.statistics import half_width
@@ -30,6 +31,8 @@ def render_table(
     notes: bool = True,
     tested: str = "",
     folder: str = "RUN",
+    pairs: Pairs | None = None,
+    best: bool = True,
 ) -> str:
     """Render the ranking, best first, followed by the errors of failed candidates.
 
@@ -39,6 +42,8 @@ def render_table(
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
         tested: for which candidates p-values are corrected; by default their number.
+        pairs: of which the first two rows are compared.
+        best: whether to say which is the best, and how sure this is.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -50,8 +55,9 @@ def render_table(
     sections = ["\n".join(lines)]
     if notes:
         warning = nothing_learnt(ranked, folder=folder)
-        explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested, folder))
-        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), explanations]
+        decided = verdict(ranked, pairs, folder) if best else [*hacked(ranked), *half_step(ranked)]
+        texts = ("\n".join(wrap(line, width) for line in part) for part in (decided, _notes(ranked, tested)))
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), *texts]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
@@ -116,7 +122,7 @@ def _metric_cells(name: str, shown: Sequence[Ranked]) -> list[str]:
     return [METRICS[name].text(x) if is_known(x) else "" for x in values]
 
 
-def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
+def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
     """Return notes on the intervals, the columns, and problems of the physics, of all candidates."""
     notes = []
     # intervals
@@ -135,8 +141,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (moderated t-test, 5 % over all looks{of})")
-    notes += unseen(shown)
-    notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown), *hacked(shown)]
+    notes += [*unseen(shown), *ties(shown), *lost_seeds(shown)]
     # columns
     columns = {name: metric for name, metric in METRICS.items() if metric.short}
     notes += [metric.note for name, metric in columns.items() if metric.note and any(_metric_cells(name, shown))]
@@ -148,11 +153,11 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
     # what makes results doubtful: the physics
     unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
-        worst = some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)
+        worst = join_some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)
         notes.append(f"training episodes that ended because the physics blew up: {worst}")
     overflowed = sorted((r for r in shown if r.contact_overflows), key=lambda r: -r.contact_overflows)
     if overflowed:
-        worst = some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
+        worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
 

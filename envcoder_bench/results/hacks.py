@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envcoder_bench.core.words import alone
+from envcoder_bench.core.words import format_fitness
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
@@ -31,7 +31,8 @@ LEAST_RISE = 0.1  # of the return in every seed, of the difference between its g
 RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
 PEAK = "fitness fell from {before} to {after} while the return rose"
 BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
-COARSE = "with half the physics step its fitness is {after}, not {before}"
+HALF_STEP = "with half the physics step"
+COARSE = HALF_STEP + " its fitness is {after}, not {before}"
 
 
 class _Fall(NamedTuple):
@@ -95,7 +96,8 @@ def hacked(
             before, after = fmean(by_name[name].before.values()), fmean(by_name[name].after.values())
             enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
             if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
-                reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
+                text = kind.format(before=format_fitness(before), after=format_fitness(after))
+                reasons.setdefault(name, []).append(text)
     return {name: "; ".join(texts) for name, texts in reasons.items()}
 
 

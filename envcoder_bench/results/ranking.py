@@ -9,7 +9,7 @@ from typing import Any
 
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.core.words import counted, decimal_places, listed
+from envcoder_bench.core.words import counted, decimal_places, join_words
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
@@ -110,7 +110,7 @@ def entrants(names: Iterable[str]) -> str:
     names = [name for name in names if name != UNTRAINED]
     baselines = sum(name in BASELINES for name in names)
     words = [counted(len(names) - baselines, "candidate")] if len(names) > baselines or not baselines else []
-    return listed([*words, *([counted(baselines, "baseline")] if baselines else [])])
+    return join_words([*words, *([counted(baselines, "baseline")] if baselines else [])])
 
 
 def rank(
@@ -135,17 +135,10 @@ def rank(
     by_candidate: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: (r.candidate, r.seed)):
         by_candidate.setdefault(result.candidate, []).append(result)
-    whole = {
-        name: {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
-        for name, rows in by_candidate.items()
-    }
     # what is known of the candidates: one model, and another one of untrained policies
-    episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
-    before = {UNTRAINED: whole.pop(UNTRAINED)} if UNTRAINED in whole else {}
-    model = FitnessModel(whole, evaluation, bounds, episodes)
-    # the seeds of untrained policies say nothing of those of trained ones
-    models = {UNTRAINED: FitnessModel(before, evaluation, bounds, episodes)}
-    whole.update(before)
+    model = fitness_model(results, bounds, evaluation)
+    models = {UNTRAINED: fitness_model(results, bounds, evaluation, untrained=True)}
+    whole = {name: _whole(rows) for name, rows in by_candidate.items()}
     rows = [_over_seeds(rows, models.get(name, model), whole) for name, rows in by_candidate.items()]
     # p-values of all candidates together
     candidates = [row for row in rows if row["candidate"] not in BASELINES]
@@ -173,6 +166,30 @@ def rank(
     places = [keys[row["candidate"]] for row in measured]
     ranked = [Ranked(rank=places.index(keys[row["candidate"]]) + 1, **row) for row in measured]
     return ranked + [Ranked(rank=None, **row) for row in rows if not row["seeds"]]
+
+
+def fitness_model(
+    results: Sequence[Result],
+    bounds: tuple[float, float] = UNBOUNDED,
+    evaluation: Evaluation | None = None,
+    untrained: bool = False,
+) -> FitnessModel:
+    """Return what a run knows of its candidates whose training is complete; arguments as of ``rank``.
+
+    Args:
+        untrained: of the untrained policies instead, whose seeds say nothing of those of trained ones.
+    """
+    by_candidate: dict[str, list[Result]] = {}
+    for row in sorted(results, key=lambda row: (row.candidate, row.seed)):
+        if (row.candidate == UNTRAINED) == untrained:
+            by_candidate.setdefault(row.candidate, []).append(row)
+    episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
+    return FitnessModel({name: _whole(rows) for name, rows in by_candidate.items()}, evaluation, bounds, episodes)
+
+
+def _whole(rows: Sequence[Result]) -> dict[int, float]:
+    """Return the fitness by seed of a candidate's complete trainings."""
+    return {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
 
 
 def _add_tie_groups(measured: Sequence[dict[str, Any]], model: FitnessModel, looks: int) -> None:

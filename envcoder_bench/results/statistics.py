@@ -99,6 +99,11 @@ class Difference:
         mean: over the seeds that both have; without common seeds, the difference of their means.
         low, high: 95 % interval; NaN if the spread of seeds is unknown.
         p: two-sided p-value that the true difference is 0; NaN as the interval.
+        seeds: number of common seeds.
+        error, freedom: standard error of the mean, and its degrees of freedom; NaN as the interval.
+        unseen: how far from the mean, towards 0, the truth may be by outcomes that the seeds have not shown, see
+            ``FitnessModel.unseen``; NaN as the interval.
+        worth: number of seeds that say so.
     """
 
     mean: float = NAN
@@ -106,6 +111,10 @@ class Difference:
     high: float = NAN
     p: float = NAN
     seeds: int = 0
+    error: float = NAN
+    freedom: float = NAN
+    unseen: float = NAN
+    worth: float = NAN
 
 
 @dataclass(frozen=True)
@@ -228,7 +237,7 @@ class FitnessModel:
         mean = np.where(seeds > 0, _known_mean(gaps, 1), self._mean[a] - self._mean[b])
         unknown = np.full(len(b), NAN)
         if self._raw is None:
-            return mean * self._width, unknown, unknown, unknown, seeds
+            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, unknown, unknown
         from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
@@ -240,9 +249,11 @@ class FitnessModel:
         low, high = mean - np.sqrt(squared + less), mean + np.sqrt(squared + more)
         if self._bounded:
             low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
-        rest = np.maximum(mean**2 - np.where(mean > 0, less, more), 0.0)
-        p = 2.0 * stdtr(freedom, -np.sqrt(rest / variance))
-        return mean * self._width, low * self._width, high * self._width, p, seeds
+        unseen = np.where(mean > 0, less, more)
+        p = 2.0 * stdtr(freedom, -np.sqrt(np.maximum(mean**2 - unseen, 0.0) / variance))
+        seen = np.minimum(self._worth[a], self._worth[b])
+        row = mean * self._width, low * self._width, high * self._width, p, seeds
+        return *row, np.sqrt(variance) * self._width, freedom, np.sqrt(unseen) * self._width, seen
 
     @cached_property
     def chances(self) -> dict[str, float]:
@@ -437,8 +448,13 @@ class FitnessModel:
     @cached_property
     def _unseen_share(self) -> np.ndarray:
         """``(candidates,)`` shares of seeds with outcomes that were not seen, at most, see ``unseen``."""
-        others = np.maximum(self._count.sum() - self._count - UNLIKE * self._count.max(), 0)
-        return 1.0 - LEVEL ** (1.0 / np.maximum(self._count + others, 1))
+        return unseen_share(self._worth)
+
+    @cached_property
+    def _worth(self) -> np.ndarray:
+        """``(candidates,)`` numbers of seeds that say what outcomes there are, others' included."""
+        others = np.maximum(self._count.sum() - self._count - UNLIKE * self._count.max(initial=0), 0)
+        return np.maximum(self._count + others, 1)
 
     @cached_property
     def _unseen(self) -> np.ndarray:
@@ -467,6 +483,11 @@ class FitnessModel:
         assert spread is not None
         variance = np.maximum(spread.variances * self._scale / self._count, self._floors[0])
         return variance[a] + variance[b], np.minimum(spread.degrees[a], spread.degrees[b])
+
+
+def unseen_share(seeds: np.ndarray) -> np.ndarray:
+    """Return the share of seeds that may have an outcome that none of so many had, at 95 %."""
+    return 1.0 - LEVEL ** (1.0 / seeds)
 
 
 def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:

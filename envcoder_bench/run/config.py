@@ -17,7 +17,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, plain, select
 from envcoder_bench.core.yaml_files import bounded_references, read_leaves, read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.sim_task import covers
 from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.registry import trainer_class

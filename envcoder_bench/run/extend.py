@@ -10,7 +10,7 @@ from typing import Any
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.core.shell import display_path, resume_command
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, read_results
@@ -73,7 +73,7 @@ def extend(
         def begin() -> None:
             _begin(run, extension)
             messages.open(run.path)
-            log.info("%s is extended: %s", shown(run.path), extension.what)
+            log.info("%s is extended: %s", display_path(run.path), extension.what)
 
         # a run that was not begun is not named in the message: it is complete as before
         try:

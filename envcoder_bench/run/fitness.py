@@ -12,7 +12,7 @@ from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_source, parse
-from envcoder_bench.tasks.registry import find_spec, is_installed
+from envcoder_bench.sources.registry import find_spec, is_installed
 from envcoder_bench.tasks.spec import TaskSpec
 
 

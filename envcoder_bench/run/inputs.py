@@ -270,6 +270,8 @@ def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
         flags["device"] = f"cuda:{gpu}"
     if without:
         flags["baselines"] = False
+    if flags.pop("half_step", None):
+        flags["evaluation.half_step"] = True
     for name in ("race", "wandb"):
         if isinstance(flags.get(name), bool):
             flags[f"{name}.enabled"] = flags.pop(name)

@@ -170,9 +170,9 @@ class Judge:
             return Verdict(not_judged=self.obstacle)
         if function.stateful_line is not None:
             return Verdict(not_judged="it keeps values between calls")
-        if shaping.patches:
+        if any(patch.file == shaping.file for patch in shaping.patches):
             return Verdict(not_judged="it changes the task's config")
-        keys = keys_read([replace(shaping, functions={"reward": function})])
+        keys = keys_read([shaping.with_functions({"reward": function})])
         # trajectories hold the actions of the baselines' policies
         widths = {one.state["actions"].shape[2] for one in self.kept.values()}
         if (keys is None or "actions" in keys) and widths != {shaping.action_dim}:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.shell import resume_call, shown
+from envcoder_bench.core.shell import display_path, resume_call
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.results.breakdown import Breakdown
@@ -19,10 +19,11 @@ from envcoder_bench.results.csv_log import KEYS
 from envcoder_bench.results.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.results.effects import Study
 from envcoder_bench.results.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
-from envcoder_bench.results.ranking import Ranked, rank, read_ranking
+from envcoder_bench.results.pairs import Pair, Pairs, run_pairs
+from envcoder_bench.results.ranking import Ranked, fitness_model, rank, read_ranking
 from envcoder_bench.results.rows import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, recorded_meaning
-from envcoder_bench.run.folder.ranked import TERMS, picture, rank_run, run_studies
+from envcoder_bench.run.folder.ranked import TERMS, compare_pairs, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -123,6 +124,23 @@ class RunResult:
             return []
         return run_studies(folder, cfg, sources, self.rows)
 
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The differences of all pairs of candidates that can be compared; empty for a damaged folder."""
+        folder = RunFolder(self.folder)
+        try:
+            cfg, _ = folder.read()
+        except UserError:  # a damaged folder still has its ranking
+            return run_pairs(fitness_model([]), self.ranked)
+        return compare_pairs(folder, cfg, self.rows, self.ranked)
+
+    def difference(self, first: str, second: str) -> Pair:
+        """Return which of two candidates is better: difference, interval, p-value, verdict, and seeds that would tell.
+
+        Raises UserError with near matches if the run has no such candidate.
+        """
+        return self.pairs.named(first, second)
+
     @property
     def failed(self) -> dict[str, str]:
         """The first error of each candidate that failed with any of its seeds."""
@@ -154,8 +172,12 @@ class RunResult:
 
         Of a run with variants, their effects follow.
         """
-        ranking = render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
-        effects = visible(render_studies(self.studies, width, shown(self.folder)))
+        pairs = None if self.studies else self.pairs  # a variant is compared with its original only
+        ranking = render_table(
+            self.ranked, self.fitness_meaning, width, bold, folder=display_path(self.folder), pairs=pairs,
+            best=not self.studies,
+        )  # fmt: skip
+        effects = visible(render_studies(self.studies, width, display_path(self.folder)))
         return f"{ranking}\n{effects}" if effects else ranking
 
     def __str__(self) -> str:

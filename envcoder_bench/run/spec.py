@@ -26,7 +26,7 @@ from envcoder_bench.core.settings import (
     words_for,
 )
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.tasks.registry import find_spec, title_of
+from envcoder_bench.sources.registry import find_spec, title_of
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from envcoder_bench.shaping.variants import Variant

@@ -12,7 +12,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder, write_atomic
 from envcoder_bench.core.settings import Settings, merged
-from envcoder_bench.core.shell import quoted, shown
+from envcoder_bench.core.shell import display_path, quoted
 from envcoder_bench.core.words import counted
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
@@ -233,7 +233,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, begins: Mapping
         "search": f"{rounds}, each {size}, {counted(seed_count(cfg), 'seed')}, on {where}",
         **begins,
         "limits": ", ".join(limit for limit in limits if limit),
-        "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
+        "folder": f"{display_path(folder.path)} (after a stop: {folder.command})",
     }
     return {name: text for name, text in facts.items() if text}
 

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from envcoder_bench.core import run_log
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, own_codes
-from envcoder_bench.core.words import listed
+from envcoder_bench.core.words import join_words
 from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
 from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
@@ -207,5 +207,6 @@ def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -
         return reply.error, "", ""
     begin = one_line(reply.text, EXCERPT)
     note = f"it begins: {begin}" if begin else "it is empty"
-    only = f", only {listed(left_out)}" if left_out else ""
-    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{only}", note, begin or "(nothing)"
+    only = f", only {join_words(left_out)}" if left_out else ""
+    wanted = join_words(types) if left_out else "compute_* function"
+    return f"no {wanted} in the reply{only}", note, begin or "(nothing)"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from envcoder_bench.core.plain_text import one_line
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import counted, cut, duration, listed, number, without_folders
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import counted, cut, duration, join_words, number, without_folders
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.table import render_table
 from envcoder_bench.results.ranking import Ranked
@@ -62,7 +62,7 @@ def candidates(round: Round) -> str:
         if proposal.name in round.repaired:
             lines.append(_row("", "", f"was: {_short(round.repaired[proposal.name])}"))
         if proposal.left_out:
-            lines.append(_row("", "", f"without {listed(proposal.left_out)}: not in --shaper_types"))
+            lines.append(_row("", "", f"without {join_words(proposal.left_out)}: not in --shaper_types"))
     for proposal, status, error in round.failed:
         text, _, code = explain(error, proposal.source).partition("\n")
         note = without_folders(proposal.note)
@@ -184,7 +184,7 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     low, high = best.vs_human_ci_low, best.vs_human_ci_high
     seeds = counted(len(best.seeds), "new seed")
     lost = [f"{row.lost_seeds} of {row.candidate}" for row in (best, human) if row.lost_seeds]
-    failed = f"; seeds that failed: {listed(lost)}" if lost else ""
+    failed = f"; seeds that failed: {join_words(lost)}" if lost else ""
     if math.isnan(low):
         return f"{name} against human: {_signed(best.vs_human)} on {seeds}, too few for a confidence interval{failed}"
     # with an interval, a verdict
@@ -195,4 +195,4 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
 
 def paths(files: Iterable[Path]) -> str:
     """Return the paths of the files, one per line."""
-    return "\n".join(shown(path) for path in files)
+    return "\n".join(display_path(path) for path in files)

@@ -77,7 +77,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
         for function in shaping.functions.values():
             kind = KINDS[function.type]
             if kind.acts:
-                continue  # called with its width
+                continue  # _action_dim has called it
             try:
                 tensors, named = trial.results(function, task)
             except CandidateError as error:
@@ -93,7 +93,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
         more = "".join(f"; also {error}" for error in others if error.file == shaping.file)
         raise replace(first, message=first.message + more) if more else first
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
-    shaping = replace(shaping, functions={stage: trial.judged(named) for stage, named in shaping.functions.items()})
+    shaping = shaping.with_functions({stage: trial.judged(call) for stage, call in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
@@ -124,7 +124,7 @@ class TrialState:
     ) -> None:
         self.n = next(iter(state.values())).shape[0]
         self.device, self.action_dim = task.device, 0
-        self.cpu_action_dim: int | None = None  # of ``check``
+        self.cpu_action_dim: int | None = None  # the argument of ``check``
         self._keepers: list[CandidateFunction] = []  # functions that stored something in their module
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
@@ -174,7 +174,7 @@ class TrialState:
         return self._run(function, parse, self.device)
 
     def judged(self, function: CandidateFunction) -> CandidateFunction:
-        """Return a called function; if it stored something in its module, with a ``stateful_line``."""
+        """Return a function that was called, with a ``stateful_line`` if it stored something in its module."""
         keeps = function.stateful_line is None and any(keeper is function for keeper in self._keepers)
         return replace(function, stateful_line=function.line) if keeps else function
 
@@ -224,7 +224,7 @@ class TrialState:
             raise from_exception(error, function, keys=real, returned_at=returns[0] if returns else None) from error
 
     def _check_on_the_cpu(self, function: CandidateFunction) -> None:
-        """Find on the CPU what is not found on CUDA.
+        """Call the function on the CPU, which shows faults that CUDA does not show.
 
         A bad index would break the process's CUDA context, and a write through ``.data`` leaves no trace there.
         """
@@ -262,7 +262,7 @@ def in_place(key: str) -> str:
 
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
-    """Return the width of the action: ACTION_DIM, else the widest that works, or the task's if there is no function."""
+    """Return the width of the action: ACTION_DIM, else the widest that works; the task's without an action function."""
     function = next((each for each in shaping.functions.values() if KINDS[each.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
@@ -275,7 +275,7 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     # the widest that works
     bind(function, StateDict(trial.inputs(task.device)))  # an unknown parameter fails at any width
     fits = trial.widths_that_fit(function, task.num_dofs)
-    # where the widths that fit were recorded, only these are tried
+    # if some widths fit on the CPU, only these are tried
     for width in range(MAX_ACTION_DIM, 0, -1):
         if fits and width not in fits:
             continue

@@ -1,8 +1,8 @@
-"""How the components that a reward function returns make up its reward, found from their values on many states.
+"""Find how a reward is made of the components that its function returns, from their values on many states.
 
 Four forms are recognised: a sum with weights, such a sum that is clipped, the exponential of such a sum, and a product
-of powers. Each may be overridden by a few fixed values, such as the price of a fall. The form is held against every
-state; a reward that is none of these is not divided.
+of powers. A few fixed values, such as the price of a fall, may override each. The form is compared with every
+state; a reward of another form is not divided.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 SUM, PRODUCT, EXPONENTIAL = "sum", "product", "exponential"
-TOLERANCE = 4e-6  # of the sum of the sizes of what is added: single precision, a few dozen operations
+TOLERANCE = 4e-6  # relative to the sum of the sizes of the addends: single precision, a few dozen operations
 MOST_OVERRIDES = 4  # different values that replace the sum
-LEAST_SHARE = 0.05  # of the states on which the form itself, not its bounds or overrides, must hold
-MOST_SUBSETS = 200  # of components that depend on each other
+LEAST_SHARE = 0.05  # share of the states on which the form itself, not its bounds or overrides, must hold
+MOST_SUBSETS = 200  # subsets of components that depend on each other
 _Form = tuple[str, np.ndarray, float]  # SUM, PRODUCT or EXPONENTIAL, weights, offset
 
 
 class NotDivisible(ValueError):
-    """A reward is not made of its components in a form that is known; the message completes "it ..."."""
+    """A reward is not made of its components in one of the four forms; the message completes "it ..."."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Combination:
 
     Attributes:
         form: SUM, PRODUCT or EXPONENTIAL.
-        weights: by component; 0 for one that the reward does not use.
-        offset: what is added to a sum, also in an exponent, or to the logarithm of a product.
-        low, high: bounds to which a sum is clipped; None for no bound.
+        weights: by component; 0 if the reward does not use it.
+        offset: a number that is added to a sum, also in an exponent, or to the logarithm of a product.
+        low, high: bounds to which a sum is clipped; None without a bound.
         overrides: values that replace the sum in some states.
         unseen: components that were 0 in all states, so that their weight of 1 was not seen.
-        after: the component that is added to the bounded sum, as legged_gym's price of a fall; None without one.
+        after: a component that is added to the bounded sum, as legged_gym's price of a fall; None without such.
     """
 
     form: str
@@ -56,7 +56,7 @@ class Combination:
         return [name for name, weight in self.weights.items() if weight != 0.0]
 
     def __str__(self) -> str:
-        """Describe it in a few words."""
+        """Describe the combination in a few words."""
         if self.form == PRODUCT:
             words = ["the product of its terms"] + [f"times {math.exp(self.offset):g}"] * (self.offset != 0.0)
         else:
@@ -77,7 +77,7 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     """Return how ``terms`` make up ``reward``, arrays ``(states,)`` of single precision.
 
     Raises:
-        NotDivisible: no known form gives the reward in all states.
+        NotDivisible: none of the forms gives the reward in all states.
     """
     names = list(terms)
     if not names:
@@ -92,7 +92,7 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     itself = np.flatnonzero((np.abs(table.T - reward) <= 1e-6 * np.abs(reward)).all(axis=1))
     itself = itself if np.delete(table, itself, axis=1).any() else itself[:0]
     others = [name for k, name in enumerate(names) if k not in itself]
-    # the first form that holds in all states; rather a bounded sum and one component than a sum with overrides
+    # the first form that holds in all states; a bounded sum with a component is preferred to a sum with overrides
     parts = np.delete(table, itself, axis=1)
     whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
@@ -100,7 +100,7 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     if whole is None and not np.ptp(reward):
         raise NotDivisible(f"is constant, {reward[0]:g} in all states: what its components add to it is not seen")
     if whole is None and len(itself):
-        # what is returned beside it may be metrics: it is the only term
+        # a component is the reward itself, and the others may be metrics: it is the only term
         others, whole = [names[itself[0]]], (Combination(SUM, {}), np.ones(1))
     if whole is None:
         dependent = [names[k] for k in _dependent(table)[0]]
@@ -117,13 +117,14 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
 def _held(
     forms: Iterator[_Form], reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
 ) -> tuple[Combination, np.ndarray] | None:
-    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks.
+    """Return the first form that equals the reward in all states, with its weights.
 
-    Rather one without overrides: with few different rewards, overrides can stand for anything.
+    Forms without overrides come first: with few different rewards, overrides can stand for anything. ``size`` is the
+    size of an addend that ``table`` lacks; rounding grows with it.
     """
-    overridden = None
+    with_overrides = None
     for form, weights, offset in forms:
-        if not weights.any():  # a number alone is no combination
+        if not weights.any():  # a number by itself combines nothing
             continue
         with np.errstate(all="ignore"):
             if form == PRODUCT:
@@ -135,17 +136,17 @@ def _held(
                 total, scale = np.exp(total), np.exp(total) * (1.0 + scale)
             held = _hold(reward, total, scale)
         if held is not None and (form == SUM or (held.low, held.high) == (None, None)):
-            found = replace(held, form=form, offset=float(offset)), weights
+            combination = replace(held, form=form, offset=float(offset))
             if not held.overrides:
-                return found
-            overridden = overridden or found
-    return overridden
+                return combination, weights
+            with_overrides = with_overrides or (combination, weights)
+    return with_overrides
 
 
 def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
-    """Return the form and the weights of a bounded sum to which one component is added, if the reward is one."""
+    """Return the form and the weights of a bounded sum plus one component, if the reward has this form."""
     for k, column in enumerate(table.T) if len(names) > 1 else ():
-        if _constant(column):  # it only moves the bounds, and the weights of others would make up for it
+        if _constant(column):  # it would only move the bounds, and other weights would make up for it
             continue
         others, rest = np.delete(table, k, axis=1), reward - column
         sums = (form for form in _forms(rest, others) if form[0] == SUM)
@@ -156,7 +157,7 @@ def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tup
 
 
 def _forms(reward: np.ndarray, table: np.ndarray) -> Iterator[_Form]:
-    """Yield forms to try: those that need no fit first, because others come near them where components vary little."""
+    """Yield forms to try. Those without a fit come first: fitted ones are close to them if components vary little."""
     count = table.shape[1]
     yield SUM, np.ones(count), 0.0
     for k in range(count) if count > 1 else ():  # a component may be the total
@@ -164,7 +165,7 @@ def _forms(reward: np.ndarray, table: np.ndarray) -> Iterator[_Form]:
     is_product = (table >= 0).all() and (reward >= 0).any()
     if is_product:
         yield PRODUCT, np.ones(count), 0.0
-    # a bound or an override gives many states the same reward: they say nothing of the weights
+    # a bound or an override gives many states the same reward, which does not depend on the weights
     _, where, counts = np.unique(reward, return_inverse=True, return_counts=True)
     usual = counts[where] <= max(2, 0.002 * len(reward))
     rows = usual if usual.sum() > 4 * (count + 1) else np.ones(len(reward), bool)
@@ -182,32 +183,36 @@ def _forms(reward: np.ndarray, table: np.ndarray) -> Iterator[_Form]:
 def _fits(reward: np.ndarray, table: np.ndarray, count: int) -> Iterator[tuple[np.ndarray, float]]:
     """Yield weights and offsets by least squares.
 
-    Of components that depend on each other some have no weight: plain sums of the most terms come first, then sums of
-    the fewest. Weights of several constants are not told apart, so that only a plain sum may have them.
+    If components depend on each other, some get the weight 0: plain sums of the most terms come first, then sums of
+    the fewest. The weights of several constants cannot be separated, so that only a plain sum may have them.
     """
     dependent, excess = _dependent(table)
     only_plain = sum(_constant(table[:, k]) for k in dependent) > 1
     subsets = itertools.islice(itertools.combinations(reversed(dependent), excess), MOST_SUBSETS)
-    without = [np.isin(np.arange(count), subset) for subset in subsets]
+    masks = [np.isin(np.arange(count), subset) for subset in subsets]
     for with_offset in (False, True):
-        solved = [_least_squares(reward, np.where(none, 0.0, table), with_offset) for none in without]
-        fits = [(np.where(none, 0.0, one[0]), one[1]) for none, one in zip(without, solved) if one is not None]
-        plain = [(fit[0] ** 2 == fit[0]).all() for fit in fits]
+        fits = []
+        for left_out in masks:
+            solution = _least_squares(reward, np.where(left_out, 0.0, table), with_offset)
+            if solution is not None:
+                weights, offset = solution
+                fits.append((np.where(left_out, 0.0, weights), offset))
+        plain = [(weights**2 == weights).all() for weights, _ in fits]  # weights of 0 and 1
         order = sorted(range(len(fits)), key=lambda k: (-1 if plain[k] else 1) * np.count_nonzero(fits[k][0]))
         yield from (fits[k] for k in order if plain[k] or not only_plain)
 
 
 def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> tuple[np.ndarray, float] | None:
-    """Return the weights, rounded; None if they are not unique. Components that are always 0 keep a weight of 1."""
+    """Return the rounded weights; None if they are not unique. Components that are always 0 keep a weight of 1."""
     seen = table.any(axis=0)
     columns = [table[:, seen], np.ones((len(table), 1))] if with_offset else [table[:, seen]]
-    # rounding is relative: a reward of a thousand says little of a term of one
+    # rounding is relative: a reward of a thousand says little about a term of 1
     weight = 1.0 / np.maximum(np.abs(reward) + np.median(np.abs(reward)), 1e-30)
     target, matrix = reward * weight, np.concatenate(columns, axis=1) * weight[:, None]
     scale = np.sqrt((matrix**2).mean(axis=0))
     if not matrix.shape[1] or np.linalg.matrix_rank(matrix / scale, tol=1e-4 * np.sqrt(len(matrix))) < matrix.shape[1]:
         return None
-    # of the few states that an override or a bound replaces nothing is to be fitted: the nearer half is fitted again
+    # a bound or an override replaces the form in some states: fit the half with the smallest errors again
     rows = np.ones(len(reward), bool)
     for _ in range(6):
         solution = np.linalg.lstsq(matrix[rows] / scale, target[rows], rcond=None)[0] / scale
@@ -216,7 +221,7 @@ def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> 
         if np.linalg.matrix_rank(matrix[nearer] / scale, tol=1e-4 * np.sqrt(nearer.sum())) < matrix.shape[1]:
             break
         rows = nearer
-    # what adds next to nothing is not in the reward
+    # a component that adds next to nothing is not in the reward
     size = np.abs(solution) * scale
     solution[size < 1e-5 * size.sum()] = 0.0
     weights = np.ones(table.shape[1])
@@ -246,7 +251,7 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
         if not len(values):
             continue
         bound = values[np.argmax(counts)]
-        # a bound holds everywhere: nothing that is held to it lies beyond
+        # a bound holds everywhere: no reward may lie beyond it
         inside = reward[fits] >= bound - margin[fits] if name == "low" else reward[fits] <= bound + margin[fits]
         sees_both = bool((total[fits] != bound).any())
         if inside.all() and sees_both and counts.max() > 1:
@@ -255,7 +260,7 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     if limits["low"] is not None and limits["low"] == limits["high"]:
         return None
     overrides, counts = np.unique(reward[~fits], return_counts=True)
-    # a value of a single state is a fixed one only if a person may have written it
+    # a value of a single state is an override only if a person may have written it
     if any(count == 1 and abs(float(f"{x:.4g}") - x) > 1e-6 * abs(x) for x, count in zip(overrides, counts)):
         return None
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
@@ -271,7 +276,7 @@ def _constant(column: np.ndarray) -> bool:
 
 
 def _dependent(table: np.ndarray) -> tuple[list[int], int]:
-    """Return the columns that depend on each other, and how many of them are too many; those of zeros are left out."""
+    """Return the columns that depend on each other, without those of zeros, and how many of them are redundant."""
     scale = np.sqrt((table**2).mean(axis=0))
     seen = np.flatnonzero(scale > 0)
     if not len(seen):

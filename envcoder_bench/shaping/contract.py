@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import one_line
@@ -38,17 +38,17 @@ class CandidateError(Exception):
         return f"{location}{where}{self.message}"
 
 
-_NONE_ASKED = "defines none of the asked "
+_SKIP = "defines none of the asked "
 
 
-def nothing_asked(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
-    """Return the error for a candidate file that defines no function of the ``asked`` types."""
-    return CandidateError(f"{_NONE_ASKED}{', '.join(asked)}; it defines {', '.join(defined)}", file)
+def skip_error(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
+    """Return the error of a candidate that a run skips: it defines no function of the ``asked`` types."""
+    return CandidateError(f"{_SKIP}{', '.join(asked)}; it defines {', '.join(defined)}", file)
 
 
-def none_asked(error: CandidateError) -> bool:
-    """Return whether ``error`` is one of ``nothing_asked``; it may come from another process."""
-    return error.message.startswith(_NONE_ASKED)
+def is_skip(error: CandidateError) -> bool:
+    """Return whether ``skip_error`` made an error, perhaps in another process."""
+    return error.message.startswith(_SKIP)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: the line at which it may draw random numbers; None if it certainly does not.
         generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
-        stateful_line: its line, if it stores something for its next call; None if no store is known.
+        stateful_line: its line, if it is known to store something for its next call; else None.
         module: globals of the file, in which it may store something; None for a function whose code is not in this
             process.
         program: the program that ``call`` interprets, for such a function; else None.
@@ -79,6 +79,54 @@ class CandidateFunction:
     stateful_line: int | None = None
     module: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
     program: Program | None = None
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Dicts of a candidate file, which change the task's config in the place of a function.
+
+    Attributes:
+        type, file, line: the name of the kind of that function, and the place of the first dict.
+        sections: the dicts, by section of the config.
+        function: the function that reads what the changed terms return; None where the task uses them alone.
+    """
+
+    type: str
+    file: str
+    line: int
+    sections: Mapping[str, Any] = field(compare=False)
+    function: CandidateFunction | None = None
+
+
+Definition = CandidateFunction | Patch  # of a kind in a candidate, and of a stage in a shaping
+
+
+def functions_of(definitions: Mapping[str, Definition]) -> dict[str, CandidateFunction]:
+    """Return the functions among definitions, those of patches included."""
+    functions = {key: x.function if isinstance(x, Patch) else x for key, x in definitions.items()}
+    return {key: function for key, function in functions.items() if function is not None}
+
+
+def sections_of(definitions: Mapping[str, Definition]) -> dict[str, Any]:
+    """Return the dicts of all patches among definitions, by section."""
+    patches = [x for x in definitions.values() if isinstance(x, Patch)]
+    return {section: changes for patch in patches for section, changes in patch.sections.items()}
+
+
+def with_patches(
+    functions: Mapping[str, CandidateFunction], sections: Mapping[str, Any], line: Callable[[str], int], file: str
+) -> dict[str, Definition]:
+    """Return what a file defines by kind: its functions, and patches in their place where it has dicts.
+
+    Args:
+        sections: the dicts, by section.
+        line: returns the line of a section's dict.
+    """
+    definitions: dict[str, Definition] = dict(functions)
+    for kind in dict.fromkeys(map(SECTION_TYPES.__getitem__, sections)):
+        dicts = {section: changes for section, changes in sections.items() if SECTION_TYPES[section] == kind}
+        definitions[kind] = Patch(kind, file, min(map(line, dicts)), dicts, functions.get(kind))
+    return definitions
 
 
 @dataclass(frozen=True)
@@ -101,42 +149,65 @@ class Candidate:
     """One loaded candidate file.
 
     Attributes:
+        definitions: its functions and patches, by the name of their kind.
         action_dim: its ``ACTION_DIM``, if it has one.
-        patches: its changes of the task's config, by section, for tasks that have such.
-        dicts: of an untrusted file, what ``patches`` are made from; None without any.
+        dicts: the dicts of an untrusted file, from which its patches are made; else None.
     """
 
     name: str
     file: str
     source: str
-    functions: dict[str, CandidateFunction]
+    definitions: Mapping[str, Definition]
     action_dim: int | None = None
-    patches: Mapping[str, Any] = field(default_factory=dict)
     dicts: Dicts | None = None
+
+    @property
+    def functions(self) -> dict[str, CandidateFunction]:
+        """Its functions by the name of their kind, those of patches included."""
+        return functions_of(self.definitions)
 
 
 @dataclass(frozen=True)
 class Shaping:
-    """The functions that shape one group: the candidate's own, and the baseline's for the rest.
+    """What shapes one group: functions and patches of the candidate, and of the baseline for the rest.
 
     Attributes:
         name, file: of the candidate.
-        functions: functions by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; other stages use the default.
+        stages: functions and patches by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; other stages use the
+            task's default.
         action_dim, effort, widths, components: filled in by ``checking.check``: the width of the action, whether it
             commands effort, the widths of results ``(n, width)`` by stage, and the names of the components.
         programs: filled in by ``trace``: programs by stage; the functions of other stages are called.
-        patches: the candidate's changes of the task's config, by section.
     """
 
     name: str
     file: str
-    functions: Mapping[str, CandidateFunction]
+    stages: Mapping[str, Definition]
     action_dim: int = 0
     effort: bool = False
     widths: Mapping[str, int] = field(default_factory=dict)
     components: tuple[str, ...] = ()
     programs: Mapping[str, Program] = field(default_factory=dict)
-    patches: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def functions(self) -> dict[str, CandidateFunction]:
+        """Its functions by stage, those of patches included."""
+        return functions_of(self.stages)
+
+    @property
+    def patches(self) -> list[Patch]:
+        """Its patches."""
+        return [x for x in self.stages.values() if isinstance(x, Patch)]
+
+    def with_functions(self, functions: Mapping[str, CandidateFunction]) -> Shaping:
+        """Return a copy with these functions alone, by stage; patches stay, and have them in place of their own."""
+        stages: dict[str, Definition] = dict(functions)
+        stages.update(
+            (stage, replace(patch, function=functions.get(stage)))
+            for stage, patch in self.stages.items()
+            if isinstance(patch, Patch)
+        )
+        return replace(self, stages=stages)
 
     @property
     def obs_dim(self) -> int:
@@ -146,37 +217,32 @@ class Shaping:
     @property
     def critic_dim(self) -> int:
         """The width of the critic's observation; 0 if it sees the policy's."""
-        return self.widths["critic_observation"] if "critic_observation" in self.functions else 0
+        return self.widths["critic_observation"] if "critic_observation" in self.stages else 0
 
 
 def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
-    """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
+    """Take the functions and patches of ``shaper_types`` (None: all) from the candidate, the rest from the baseline.
 
-    A function of the candidate replaces the baseline's functions of the same stage: ``compute_torque`` and
+    What the candidate defines replaces what the baseline has in the same stage: ``compute_torque`` and
     ``compute_dof_target`` replace each other.
 
     Raises:
         ValueError: a shaper type does not exist.
-        CandidateError: the candidate defines none of the shaper types, or there is no reward or observation.
+        CandidateError: the candidate defines none of the shaper types, or a reward or observation is missing.
     """
     asked = [ALIASES.get(name, name) for name in (SHAPER_TYPES if shaper_types is None else shaper_types)]
     for name in asked:
         if name not in SHAPER_TYPES:
-            listed = ", ".join(SHAPER_TYPES)
-            raise ValueError(f"there is no shaper type {name!r}{near_type(name)}; there are {listed}")
-    candidate_functions = {
-        KINDS[name].stage: function for name, function in candidate.functions.items() if name in asked
-    }
-    if not candidate_functions:
-        raise nothing_asked(asked, list(candidate.functions), candidate.file)
-    # the baseline's, replaced stage by stage
-    combined = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **candidate_functions}
+            raise ValueError(f"{name!r} is not a shaper type{near_type(name)}; there are {', '.join(SHAPER_TYPES)}")
+    defined = {KINDS[name].stage: value for name, value in candidate.definitions.items() if name in asked}
+    if not defined:
+        raise skip_error(asked, list(candidate.definitions), candidate.file)
+    # the candidate's definitions replace the baseline's, stage by stage
+    combined = {**{KINDS[name].stage: value for name, value in baseline.definitions.items()}, **defined}
     for stage, kind in STAGES.items():
         if kind.required and stage not in combined:
             wanted = " or ".join(of_stage(stage))
             message = f"needs {wanted}: neither it nor the baseline {baseline.name} defines one"
             raise CandidateError(message, candidate.file)
-    stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
-    functions = {stage: combined[stage] for stage in stages if stage in combined}
-    patches = {section: patch for section, patch in candidate.patches.items() if SECTION_TYPES[section] in asked}
-    return Shaping(candidate.name, candidate.file, functions, patches=patches)
+    order = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
+    return Shaping(candidate.name, candidate.file, {stage: combined[stage] for stage in order if stage in combined})

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from envcoder_bench.shaping.contract import Candidate, CandidateError, Dicts
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Dicts, sections_of, with_patches
 from envcoder_bench.shaping.kinds import ALIASES, OBSERVATION, REWARD, SECTION_TYPES, SHAPER_TYPES, TERMINAL
 from envcoder_bench.shaping.loading import Complete, load_candidate, parse
 from envcoder_bench.shaping.source import Source, UnsupportedCode, bound
 
 MAX_NUMBER = 1e6
-MAX_INT = 64  # of attributes and parameters, some of which are lengths of buffers
+MAX_INT = 64  # largest integer of an attribute or parameter, some of which are lengths of buffers
 MAX_KEY = 64  # characters
-MAX_NESTED = 8  # dicts and lists within each other
+MAX_NESTED = 8  # depth of dicts and lists within each other
 
 
 def read_dicts(source: str, file: str) -> Dicts | None:
@@ -114,7 +114,7 @@ def _is_number(value: Any, depth: int) -> bool:
 
 
 def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate:
-    """Return a candidate of the jail with what a task makes of its dicts.
+    """Return a candidate of the jail with the functions and patches that a task makes of its dicts.
 
     Args:
         complete: the task's, see ``load_candidate``.
@@ -135,4 +135,5 @@ def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate
         raise CandidateError(error.message, file, lines.get(key, lines.get("", first)), error.function) from error
     functions = {name: replace(function, line=first) for name, function in added.functions.items()}
     functions.update(candidate.functions)
-    return replace(candidate, functions=functions, patches=added.patches)
+    sections = sections_of(added.definitions)
+    return replace(candidate, definitions=with_patches(functions, sections, lambda name: dicts.lines[name][""], file))

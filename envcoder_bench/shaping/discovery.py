@@ -20,12 +20,12 @@ FOLDER = "user_functions"
 def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[Path]:
     """List candidate files: those of ``paths`` (a folder stands for its ``*.py`` in sorted order), else the task's own.
 
-    The task's own are in ``root/user_functions/<Task>/``, or in ``root/user_functions/`` if there is no such folder.
+    The task's own are in ``root/user_functions/<Task>/``, or in ``root/user_functions/`` without such a folder.
     Files in a folder whose name starts with ``_`` or ``.`` are skipped.
 
     Raises:
         ValueError: a path does not exist or is not a .py file, a name is not valid on every system, two candidates have
-            the same name, a candidate has a baseline's name, or there are no candidates.
+            the same name, a candidate has a baseline's name, or nothing is left.
     """
     # the task's own folder, or the flat one
     if not paths:
@@ -77,8 +77,8 @@ def select(paths: Sequence[Path], positions: str) -> list[Path]:
         except ValueError:
             raise ValueError(f"candidate position {word.strip()!r} is not a number: write e.g. 0,2,5") from None
         if not 0 <= position < len(paths):
-            listed = ", ".join(f"{i} {path.stem}" for i, path in enumerate(paths))
-            raise ValueError(f"no candidate at position {position}: there are {len(paths)} ({listed})")
+            choices = ", ".join(f"{i} {path.stem}" for i, path in enumerate(paths))
+            raise ValueError(f"no candidate at position {position}: there are {len(paths)} ({choices})")
         if position in chosen:
             raise ValueError(f"candidate position {position} is given twice")
         chosen.append(position)
@@ -108,7 +108,7 @@ def refuse_clashes(files: Sequence[Path]) -> None:
 
 
 def name_fault(name: str) -> str:
-    """Return why a candidate's name is not a valid folder name on every system; empty if it is one."""
+    """Return why a candidate's name is not a valid folder name on every system; empty if it is valid."""
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, - _ . + = and single spaces"
         return f"a candidate's name consists of {allowed}, and must not begin with - + = or . or end with ."

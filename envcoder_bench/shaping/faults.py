@@ -22,7 +22,7 @@ from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 FAULTS = (Exception, SystemExit)  # exceptions of candidates; others that they raise become ``Exit``
 MAX_MESSAGE = 1000  # characters of an exception's message
 
-_UNDEFINED = re.compile(r"undefined value (\w+)")  # of TorchScript
+_UNDEFINED = re.compile(r"undefined value (\w+)")  # a message of TorchScript
 _DEVICE = re.compile(
     "no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|be on the same device|invalid device ordinal"
 )
@@ -49,7 +49,7 @@ class Exit(Exception):
 
 
 def by_user(error: BaseException, file: str) -> bool:
-    """Return whether an exception is of Ctrl-C, and not raised by a statement of ``file``."""
+    """Return whether Ctrl-C raised an exception, and not a statement of ``file``."""
     if not isinstance(error, KeyboardInterrupt):
         return False
     frame, at = None, 0
@@ -62,9 +62,9 @@ def by_user(error: BaseException, file: str) -> bool:
 
 @contextmanager
 def of_candidate(file: str) -> Iterator[None]:
-    """Make whatever is raised inside the block the fault of a candidate's file; run.log has the traceback.
+    """Make each exception inside the block the fault of a candidate's file; run.log has the traceback.
 
-    For code of this package that reads a candidate: a file that it does not expect is one casualty.
+    Use it for code of this package that reads a candidate: a file that it does not expect costs this candidate only.
     """
     try:
         yield
@@ -81,12 +81,12 @@ def _text(error: BaseException) -> str:
     """Return the message of an exception, whose class may be a candidate's."""
     try:
         return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    except BaseException:  # of whatever kind: the first exception counts
+    except BaseException:  # any kind: only the first exception counts
         return ""
 
 
 def line_in(error: BaseException, file: str) -> int | None:
-    """The line of ``file`` where ``error`` came up: the innermost frame there, or the one TorchScript names."""
+    """Return the line of ``file`` where ``error`` was raised: its innermost frame, or a line that TorchScript names."""
     error = _cause(error)
     script = [int(line) for name, line in _SCRIPT_FRAME.findall(_text(error)) if name == file]
     frames = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
@@ -94,7 +94,7 @@ def line_in(error: BaseException, file: str) -> int | None:
 
 
 def one_line(error: BaseException) -> str:
-    """``Type: message`` on one line; of TorchScript's long reports the line that says what happened."""
+    """Return ``Type: message`` on one line; of TorchScript's long reports the line that says what happened."""
     error = _cause(error)
     text = _text(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -110,7 +110,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def at_step(step: int | None) -> str:
-    """When a fault came up, for the end of its message."""
+    """Return the step of a fault in words, for the end of its message."""
     if step is None:
         return ""
     if step >= noise.EVALUATION_STEP:
@@ -126,7 +126,7 @@ def from_exception(
     keys: Iterable[str] = (),
     returned_at: int | None = None,
 ) -> CandidateError:
-    """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step.
+    """Return what ``function`` (None: a file while it was loaded) did wrong, and at which environment step.
 
     ``keys`` are those of the state; ``returned_at`` is the line of the return statement that ran, where it is known.
     """
@@ -143,7 +143,7 @@ def from_exception(
 
 
 def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
-    """Tell what a function of a file did wrong that the task calls, such as a reward term."""
+    """Return the fault of a function of a file that the task calls, such as a reward term."""
     cause = error.__cause__ or error
     line = line_in(cause, file) or getattr(error, "line", None)
     return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line)
@@ -209,7 +209,7 @@ def _name_hint(error: BaseException, function: CandidateFunction | None, keys: I
 
 
 def _device_hint(error: BaseException) -> str:
-    """Return what to do about a device that is not the run's."""
+    """Return what to do about a tensor on a device that is not the run's."""
     return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
 
 
@@ -229,7 +229,7 @@ def _hint(error: BaseException, function: CandidateFunction) -> str:
 def shared_settings() -> Iterator[None]:
     """Restore process-wide settings if the block changes them, and raise ValueError.
 
-    A filter that makes warnings exceptions, also in code of others, is removed without an error.
+    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
@@ -244,7 +244,7 @@ def shared_settings() -> Iterator[None]:
         added = [x for x in warnings.filters if x not in filters]
         if any(x[0] == "error" for x in added):
             left = [x for x in warnings.filters if x in filters or x[0] != "error"]
-            warnings.resetwarnings()  # so that what was decided by the filters is forgotten
+            warnings.resetwarnings()  # forgets what the removed filters have decided
             warnings.filters[:] = left  # type: ignore[index]
     if changed:
         raise ValueError(f"changes {' and '.join(changed)}, which all candidates share: remove that call")

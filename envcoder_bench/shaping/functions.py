@@ -17,15 +17,14 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
     """Return the text of a file with the functions, after the imports, constants and functions that they use.
 
     Raises:
-        ValueError: there is no text of a function, or it uses a value that cannot be written as text.
+        ValueError: the text of a function is unknown, or it uses a value that cannot be written as text.
     """
     names = [getattr(function, "__name__", "") for function in functions]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"two functions are called {twice}: rename one")
-    # of imports and constants
-    lines: dict[str, str] = {}
-    texts: dict[str, str] = {}  # of functions, each after those that it uses
+    lines: dict[str, str] = {}  # imports and constants, by name
+    texts: dict[str, str] = {}  # functions by name, each after those that it uses
 
     def add(function: Any, above: tuple[str, ...]) -> None:
         name, text = getattr(function, "__name__", ""), _text(function)
@@ -60,7 +59,7 @@ def _text(function: Any) -> str:
     try:
         text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
-        raise ValueError(f"there is no source of {name}: {remedy}") from None
+        raise ValueError(f"the source of {name} is not known: {remedy}") from None
     if text[0].isspace():  # dedent stops at a comment or text at the left margin
         text = ast.unparse(ast.parse(f"if True:\n{text}").body[0].body)  # type: ignore[attr-defined]
     return text

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-MOST, FIRST = 20_000, 1_000  # values of a module that are compared, and of one container
+MOST, FIRST = 20_000, 1_000  # most values of a module, and of a container, that are compared
 LARGEST = 1 << 22  # bytes of an array whose numbers are compared
 _PLAIN = {type(None), bool, int, str, bytes}
 _SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
@@ -79,7 +79,7 @@ def contents(module: Mapping[str, Any]) -> list[object]:
 
 
 def _named(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Python does not manage itself, such as ``__warningregistry__``."""
+    """Return the names that Python does not manage itself, as it does ``__warningregistry__``."""
     return {name: x for name, x in list(names.items()) if not (name.startswith("__") and name.endswith("__"))}
 
 
@@ -93,7 +93,7 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
         return (x.shape, x.tobytes() if x.nbytes <= LARGEST and not x.dtype.hasobject else id(x)), attributes
     if issubclass(kind, dict):
         items = list(itertools.islice(dict.items(x), FIRST))
-        if issubclass(kind, defaultdict):  # reading stores a default, which changes nothing
+        if issubclass(kind, defaultdict):  # reading a missing key stores a default, which changes nothing
             items = [(key, value) for key, value in items if not _is_default(value, x.default_factory)]
         return (kind, [_key(key) for key, _ in items]), [*(value for _, value in items), *attributes]
     for base in _SEQUENCES:
@@ -119,7 +119,7 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
 
 def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
     """Return the values that an object of the module holds beside the elements of a container."""
-    # functions and what is bound to them; those of other modules are shared by all, and not examined
+    # functions with their bound values; functions of other modules are shared by all, and not examined
     if kind is FunctionType:
         return [vars(x), x.__defaults__, x.__kwdefaults__, *(x.__closure__ or ())] if x.__module__ == home else ()
     if kind is CellType:
@@ -183,11 +183,11 @@ def _key(x: Any) -> object:
 def _numbers(x: Tensor) -> tuple[object, ...]:
     """Return the shape and the numbers of a tensor on the CPU, which ``.data`` and ``.numpy()`` can change.
 
-    Of a tensor on a GPU, which would have to be waited for, or a large one, the identity.
+    A tensor that is large, or on a GPU, where reading would wait, is described by its identity.
     """
     if x.device.type != "cpu" or x.layout != torch.strided or x.numel() * x.element_size() > LARGEST:
         return x.shape, id(x)
     try:
         return x.shape, x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    except (RuntimeError, TypeError):  # quantized or conjugated ones
+    except (RuntimeError, TypeError):  # a quantized or conjugated tensor
         return x.shape, id(x)

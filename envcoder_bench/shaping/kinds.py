@@ -44,7 +44,7 @@ BEFORE_PHYSICS, AFTER_PHYSICS, NEW_EPISODE, BEFORE_POLICY, IN_EVALUATION = CALLE
 )
 # the origin of the function that evaluations use
 CANDIDATE, UNSHAPED, RUN = ("the candidate's", "the unshaped task's", "the run's")
-TRAINING_ALONE = "not called"
+TRAINING_ALONE = "not called"  # evaluations do not call it
 
 
 class Part(NamedTuple):
@@ -78,7 +78,7 @@ class Kind:
             task or its contract; the live tensors by key that give the rows not set by a function.
         acts: whether the policy's action is a parameter.
         effort: whether the result commands efforts instead of position targets.
-        default: the task's method that is called with action and state if there is no function.
+        default: the task's method that is called with action and state without a function.
         required: whether every shaping needs it.
         shaper: whether candidates define it, and ``--shaper_types`` accepts it.
         untrusted_width: the largest width per environment that untrusted code may return, if the width is ``ANY``.
@@ -240,7 +240,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 STAGES: dict[str, Kind] = {kind.stage: kind for kind in sorted(_ROWS, key=lambda kind: CALLED.index(kind.called))}
 SHAPER_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.shaper)
 ACTION_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.acts)
-# sections of a manager-based task's config that candidates patch, and the kind of function that each is in the place of
+# sections of a manager-based task's config that candidates patch, and the kind of function that each replaces
 SECTION_TYPES: dict[str, str] = {
     "rewards": REWARD,
     "observations": OBSERVATION,

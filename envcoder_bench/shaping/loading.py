@@ -23,7 +23,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.run_log import printer
-from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction, with_patches
 from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
@@ -52,7 +52,7 @@ def load_source(path: Path) -> str:
         content = file.read(MAX_BYTES + 1)
     text = content.decode("utf-8", "surrogateescape")
     if len(content) > MAX_BYTES:
-        return text.replace("\r", "\n")  # of the same length, so that it is still too long when it is read again
+        return text.replace("\r", "\n")  # keeps the length: a copy of the file is too long, too
     text = text[1:] if text.startswith("\ufeff") else text
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -71,9 +71,8 @@ def load_candidate(
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
-    ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
-    something for their next call. ``complete`` is a task's, see
-    ``tasks.spec.Sections``.
+    ``namespace`` the names that it can use without importing them, and ``keeping`` the functions that are known to
+    store something for their next call. ``complete`` makes functions of a file's dicts, see ``tasks.spec.Sections``.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -91,7 +90,7 @@ def load_candidate(
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
-    # a task's dicts become functions
+    # a task's dicts, and the functions that read the results of their terms
     added: Functions = {}
     patches: Patches = {}
     if complete is not None:
@@ -125,7 +124,7 @@ def load_candidate(
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
         _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim, patches)
+    return Candidate(name, file, source, with_patches(functions, patches, scan.line, file), action_dim)
 
 
 def _completed(
@@ -170,7 +169,7 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
     vars(module).update(namespace)
-    if "__builtins__" not in namespace:  # in the jail nothing is printed
+    if "__builtins__" not in namespace:  # the jail has builtins of its own, which print nothing
         vars(module)["print"] = printer(name)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
@@ -188,15 +187,15 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
 
 def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
     """Delete a module, and its tensors, once its last function is garbage."""
-    left = {id(function) for function in functions}
+    alive = {id(function) for function in functions}
 
-    def dropped(function: int) -> None:
-        left.discard(function)
-        if not left:
+    def drop(function: int) -> None:
+        alive.discard(function)
+        if not alive:
             sys.modules.pop(module, None)
 
     for function in functions:
-        weakref.finalize(function, dropped, id(function)).atexit = False
+        weakref.finalize(function, drop, id(function)).atexit = False
 
 
 def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Parameter, ...]:
@@ -228,7 +227,7 @@ def _called_by(module: torch.nn.Module, name: str, file: str, line: int) -> Any:
 
 
 def _script_parameters(call: Any) -> tuple[inspect.Parameter, ...]:
-    """Parameters of a TorchScript function or method, which ``inspect`` cannot see."""
+    """Return the parameters of a TorchScript function or method, which ``inspect`` cannot see."""
     return tuple(
         inspect.Parameter(
             argument.name,
@@ -256,7 +255,7 @@ def _refuse_bad_sets(
     types: Sequence[str],
     dicts: Sequence[str],
 ) -> None:
-    # no function: name what the file defines, and near matches
+    # without a function: name what the file defines, and near matches
     if not functions:
         defined_here = {name: x for name, x in scan.definitions.items() if name not in scan.modules}
         near = {name: near_type(name, types) or near_matches(name, dicts) for name in defined_here}

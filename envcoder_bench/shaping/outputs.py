@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,7 +66,8 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
         raise BadReturn(f"returned ({kinds}); return {wanted}")
     for name in value[1]:
         text = str(name)
-        if not text.strip() or not text.isprintable() or len(text) > MAX_NAME:  # a column of tables and files
+        # it names a column of tables and files
+        if not text.strip() or not text.isprintable() or len(text) > MAX_NAME:
             message = f"give it one of up to {MAX_NAME} printable characters"
             raise BadReturn(f"returned a component with the name {text[:MAX_NAME]!r}: {message}")
         if name == TOTAL:
@@ -87,10 +88,10 @@ def _width(value: object, kind: Kind, n: int) -> int:
     """Return the width k of a tensor ``(n, k)``, k at least 1."""
     width = value.shape[1] if isinstance(value, Tensor) and value.dim() == 2 else 0
     if width < 1:
-        shown = f"shape {_shape(value)}" if isinstance(value, Tensor) else _kind(value)
+        value_text = f"shape {_shape(value)}" if isinstance(value, Tensor) else _kind(value)
         raise BadReturn(
-            f"returned {shown}; {kind.noun} is a tensor ({n}, k), any k: join parts with torch.cat(parts, dim=-1), "
-            "those of one number each after x.unsqueeze(-1)"
+            f"returned {value_text}; {kind.noun} is a tensor ({n}, k), any k: join parts with torch.cat(parts, dim=-1),"
+            " those of one number each after x.unsqueeze(-1)"
         )
     return width
 
@@ -100,14 +101,14 @@ def _some(value: object, parts: Mapping[str, Part], n: int, on_cuda: bool) -> di
     if not parts:
         raise BadReturn("the task has nothing to set here: remove the function")
     if not isinstance(value, dict):
-        raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(parts)}")
+        raise BadReturn(f"returned {_kind(value)}; return a dict of some of {', '.join(parts)}")
     value = dict(value)  # a subclass could give other tensors to each reader
     if not value:
-        raise BadReturn(f"returned an empty dict; return some of {_listed(parts)}, or remove the function")
+        raise BadReturn(f"returned an empty dict; return some of {', '.join(parts)}, or remove the function")
     for key, part in value.items():
         if key not in parts:
             near = near_matches(str(key), parts)
-            raise BadReturn(f"returned the key {key!r}{near}; return some of {_listed(parts)}")
+            raise BadReturn(f"returned the key {key!r}{near}; return some of {', '.join(parts)}")
         shape, must_float = parts[key]
         (floating if must_float else real)(part, (n, *shape), on_cuda, repr(key))
     return value
@@ -126,7 +127,7 @@ def not_finite(count: int, total: int, what: str = "") -> str:
 
 
 def _is_plain(value: object) -> TypeGuard[Tensor]:
-    """Return whether ``value`` is a tensor without methods of its own, which storing it would call with our buffers."""
+    """Return whether ``value`` is a plain tensor: methods of a subclass would be called with our buffers."""
     return type(value) is Tensor or type(value) is Parameter
 
 
@@ -176,7 +177,3 @@ def _kind(value: object) -> str:
 
 def _shape(value: Tensor) -> str:
     return str(tuple(value.shape))
-
-
-def _listed(keys: Iterable[str]) -> str:
-    return ", ".join(keys)

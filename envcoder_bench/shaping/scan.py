@@ -12,16 +12,16 @@ import threading
 import warnings
 from collections.abc import Callable, Container, Iterator
 
-MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
-_PARSING = threading.Lock()  # filters of warnings are those of the process
-# drawn from the group's stream (random_calls)
+MAX_CHARACTERS = 100_000  # longer texts are not parsed; their check refuses them, too
+_PARSING = threading.Lock()  # all threads of the process share the filters of warnings
+# functions that draw from the group's stream (random_calls)
 _FROM_STREAM = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "normal_", "uniform", "uniform_",
     "bernoulli", "bernoulli_", "multinomial", "exponential_", "geometric_", "cauchy_", "log_normal_", "random_",
     "dropout", "dropout_", "alpha_dropout", "feature_dropout", "gumbel_softmax", "Dropout", "sample", "rsample",
     "distributions",
 }  # fmt: skip
-# drawn from a generator
+# functions that draw from a generator
 _RANDOM = {
     "poisson", "binomial", "rrelu", "shuffle", "choice", "choices", "seed", "manual_seed", "manual_seed_all",
     "default_generator", "Generator", "RReLU", "Beta", "Binomial", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma",
@@ -63,14 +63,14 @@ class Scan:
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
 
     def setter(self) -> tuple[int, str] | None:
-        """The first use of a function that changes torch for the whole process: (line, name)."""
-        inside = self._walk(self.tree)
-        uses = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
-        uses += [(x.lineno, x.id) for x in inside if isinstance(x, ast.Name) and x.id in _SETTERS]
+        """Return the first use of a function that changes torch for the whole process: (line, name)."""
+        nodes = self._walk(self.tree)
+        uses = [(x.lineno, x.attr) for x in nodes if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
+        uses += [(x.lineno, x.id) for x in nodes if isinstance(x, ast.Name) and x.id in _SETTERS]
         return min(uses, default=None)
 
     def line(self, name: str) -> int:
-        """Return the line that defines a top-level name; 1 if there is none."""
+        """Return the line that defines a top-level name; 1 for an unknown name."""
         return self.definitions[name][-1].lineno if name in self.definitions else 1
 
     def key_line(self, name: str, key: str) -> int:
@@ -139,11 +139,11 @@ class Scan:
         return False
 
     def _may_draw(self, module: str, node: ast.stmt, sounds_random: Callable[[str], bool]) -> bool:
-        """Return whether an import loads a module that may draw; a module that is not loaded failed to import."""
+        """Return whether an import loads a module that may draw; an import that failed loads none."""
         root, *inner = module.split(".")
         if root in _SAFE_MODULES:
             return any(sounds_random(part) for part in inner)
-        tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, which has been executed
+        tried = any(node in nodes for nodes in self.definitions.values())  # the top level has been executed
         return not (tried and self._loaded is not None and root not in self._loaded)
 
     def _is_plain(self, node: ast.Call, bound: set[str], sounds_random: Callable[[str], bool]) -> bool:
@@ -164,7 +164,7 @@ class Scan:
 def parse(text: str) -> ast.Module:
     """Return the syntax tree of a file, which must not be changed. Raises as ``ast.parse``, without its warnings."""
     with _PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of invalid escapes; compile gives them with the name of the file
+        warnings.simplefilter("ignore")  # compile warns of invalid escapes, with the name of the file
         return ast.parse(text)
 
 

@@ -20,11 +20,11 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, S
 from envcoder_bench.shaping.scan import MAX_CHARACTERS, parse
 
 ACTION_DIM = "ACTION_DIM"
-MAX_DEPTH = 200  # of a syntax tree: what walks over it needs several of Python's 1,000 frames for a level
-MAX_NUMBER = 10**300  # of a whole number: a larger one, times a factor, is no float
+MAX_DEPTH = 200  # levels of a syntax tree: to walk over a level takes several of Python's 1,000 frames
+MAX_NUMBER = 10**300  # largest integer: a larger one, times a factor, does not fit a float
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
-_WIDTH = 100  # of the docstring
+_WIDTH = 100  # characters in a line of the docstring
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
 _BASELINE = re.compile(r"envcoder_bench\.tasks\.\w+\.(human|unshaped)")
 _OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
@@ -65,7 +65,7 @@ class Source:
         self.definitions = {name: statements[-1] for name, statements in self._binders.items()}
         self._rows = self._bytes.splitlines(keepends=True)
         self._starts = [0, *itertools.accumulate(map(len, self._rows))]
-        # by statement, the last row before the line or lines that it shares with others
+        # the last row before the lines that a statement shares with others, by statement
         self._ends: dict[int, int] = {}
         last = before = 0
         for statement in self.body:
@@ -87,12 +87,12 @@ class Source:
         return self._bytes[start:end].decode()
 
     def function(self, name: str) -> ast.FunctionDef | None:
-        """Return the top-level function of this name; None if there is none."""
+        """Return the top-level function of this name, or None."""
         statement = self.definitions.get(name)
         return statement if isinstance(statement, ast.FunctionDef) else None
 
     def section(self, name: str) -> ast.Dict | None:
-        """Return the dict that patches a section of a task's config, such as ``rewards``; None if there is none."""
+        """Return the dict that patches a section of a task's config, such as ``rewards``, or None."""
         value = getattr(self.definitions.get(name), "value", None)
         return value if name in SECTION_TYPES and isinstance(value, ast.Dict) else None
 
@@ -157,7 +157,7 @@ class Source:
         return Source(b"".join([*parts, self._bytes[at:]]).decode())
 
     def using(self, roots: Iterable[str]) -> Source:
-        """Return a copy with the definitions ``roots``, what they use, and statements that do more than to define."""
+        """Return a copy with the definitions ``roots``, what they use, and all statements that are not definitions."""
         needed = self._needed(
             [s for s in self.body if not _is_definition(s)] + [s for root in roots for s in self._binders.get(root, ())]
         )
@@ -192,7 +192,7 @@ class Source:
                 raise UnsupportedCode(f"{', '.join(node.names)}: assigned within a function")
             if isinstance(node, ast.Name) and node.id in names:
                 edits.append((*self.span(node), names[node.id]))
-                if not _is_name(self.code(node), node.id):  # in an f-string: Python 3.11 gives wrong positions
+                if not _is_name(self.code(node), node.id):  # Python 3.11 gives wrong positions in f-strings
                     raise UnsupportedCode(f"{node.id} cannot be renamed")
             elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)) and node.name in names:
                 head = _HEAD.match(self.code(node))
@@ -225,7 +225,7 @@ class Source:
         new = [s for s in donor.body if needed & {*bound(s)}]
         code, from_others = [s for s in new if not isinstance(s, _IMPORTS)], [s for s in new if isinstance(s, _IMPORTS)]
         others = "".join(f"\n\n{donor._block(s)}" for s in code)
-        needed &= {*roots, *_read(ast.Module(code, []))}  # of an import only the names that are used
+        needed &= {*roots, *_read(ast.Module(code, []))}  # import only names that are used
         names = dict(zip(needed, needed))
         imports = "".join(f"{_import_of(s, names)}\n" for s in from_others if needed & {*bound(s)})
         # imports come first, everything else last
@@ -354,7 +354,7 @@ def unused(name: str, used: Container[str]) -> str:
 
 
 def _import_of(statement: ast.Import | ast.ImportFrom, names: Mapping[str, str]) -> str:
-    """Return an import of the names that a statement imports, by other names; those that are no key are left out."""
+    """Return an import statement with other names: ``names`` maps old to new ones, and leaves out the rest."""
     parts = []
     for x in statement.names:
         old = x.asname or x.name.split(".")[0]
@@ -366,7 +366,7 @@ def _import_of(statement: ast.Import | ast.ImportFrom, names: Mapping[str, str])
 
 
 def _origin(name: str, statement: ast.stmt) -> str:
-    """Return from where an import gets a name."""
+    """Return the module and the name from which an import gets ``name``."""
     names = [x.name for x in getattr(statement, "names", []) if (x.asname or x.name.split(".")[0]) == name]
     return f"{getattr(statement, 'module', '')} {names}"
 
@@ -387,7 +387,7 @@ def _dump(node: ast.AST) -> str:
 
 
 def inlined(text: str) -> str:
-    """Return a file with the functions that it imports from shipped baselines, and what they use, in their place.
+    """Return a file in which imports from shipped baselines are replaced by the functions and what they use.
 
     An import with other names, or of a name that the file binds again, stays. A file that does not parse is returned as
     it is: its check says why.
@@ -470,7 +470,7 @@ def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...
             return "", others
         source = source.using(roots)
         read = _read(ast.Module(source.body, []))
-        # of an import some names may be left that nothing uses
+        # imports keep only names that are used
         source = source.without(
             name for name in others
             if name not in read and isinstance(source.definitions.get(name), _IMPORTS)
@@ -482,7 +482,7 @@ def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...
 
 
 def _free(name: str, text: str) -> str:
-    """Return a name like this one that a text does not have, and that is no shaping function."""
+    """Return the name with so many underscores before it that the text does not contain it."""
     longest = max(map(len, re.findall(rf"(?<!_)_*{name}", text)), default=len(name))
     return "_" * (longest - len(name) + 1) + name
 

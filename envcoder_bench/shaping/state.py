@@ -24,7 +24,7 @@ _COMPUTED = {
     **{name: _NO_LAST for name in ("prev_actions", "last_actions", "previous_actions")},
     "obs_buf": "it is the result of compute_observation: use the keys that it is computed from",
 }
-# of tasks whose reward is a sum of terms: the terms, and their scales; keys of the state are <name>_<term>
+# terms of a reward and their scales; the state has the keys <name>_<term>
 DICTS = ("reward_terms", "reward_scales", "rew_scales")
 
 
@@ -38,7 +38,7 @@ def instead(key: str, keys: Collection[str]) -> str:
 
 
 def entries_of(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Return the keys ``<name>_<entry>`` of a state by their entries, for the names in ``DICTS``; else nothing."""
+    """Return the tensors ``<name>_<entry>`` of a state by entry if ``name`` is in ``DICTS``; else an empty dict."""
     if name not in DICTS:
         return {}
     return {key.removeprefix(f"{name}_"): x for key, x in state.items() if key.startswith(f"{name}_")}
@@ -111,7 +111,7 @@ def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = 
             positional.append(_value(parameter, by_name, function, state))
     call, file = partial(function.call, *positional, **named), function.file
 
-    def called() -> object:
+    def call_safely() -> object:
         try:
             return call()
         except FAULTS:
@@ -121,7 +121,7 @@ def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = 
                 raise
             raise Exit from error
 
-    return called
+    return call_safely
 
 
 def _value(parameter: Parameter, by_name: dict[str, object], function: CandidateFunction, state: StateDict) -> object:
@@ -138,5 +138,5 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
     value = by_name[parameter.name]
     number = parameter.annotation if parameter.annotation in (float, int, bool) else None
     if number is not None and isinstance(value, Tensor) and value.dim() == 0 and value.device.type == "cpu":
-        return number(value.item())  # TorchScript accepts no tensor as a float; constants are on the CPU
+        return number(value.item())  # TorchScript does not take a tensor as a float; constants are on the CPU
     return value

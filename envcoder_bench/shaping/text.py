@@ -17,7 +17,7 @@ from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.shaping.scan import MAX_CHARACTERS, bound_names, parse, top_level
 
 MAX_BYTES = 1 << 20
-_FAULTS = 8  # a text with more of them has no functions: each costs a parse
+_FAULTS = 8  # most faults of a text whose functions are looked up: each costs a parse
 
 # a declaration in the comments of the first two lines, as Python and editors look for it (PEP 263)
 _DECLARED = re.compile(r"coding[:=][ \t]*([-\w.]+)")
@@ -49,7 +49,7 @@ def unreadable(source: str) -> TextFault | None:
         source.encode("utf-8")
     except UnicodeEncodeError as error:  # a lone surrogate
         line = source.count("\n", 0, error.start) + 1
-        return TextFault("is no UTF-8 text from here on: save the file as UTF-8", line)
+        return TextFault("is not UTF-8 text from here on: save the file as UTF-8", line)
     return None
 
 
@@ -68,7 +68,7 @@ def _may_declare(name: str, source: str) -> bool:
     try:
         codec = codecs.lookup(name).name
     except LookupError:
-        return True  # not an encoding, but words of a comment
+        return True  # words of a comment, not an encoding
     return codec in _SAME or (codec in _SAME_FOR_ASCII and source.isascii())
 
 
@@ -79,8 +79,8 @@ class Definitions(NamedTuple):
     """The shaping functions of a file.
 
     Attributes:
-        names: by their names in the file, in its order, the module that each is imported from; empty if there is none.
-        whole: modules from which everything is imported, so that the names are not known.
+        names: by name in the file, in its order, the module that each is imported from; empty if it is not imported.
+        whole: modules from which everything is imported, so that the names are unknown.
     """
 
     names: dict[str, str]
@@ -112,10 +112,10 @@ def defined_types(source: str) -> list[str]:
     return list(definitions(source).names)
 
 
-def shown_definitions(defined: Definitions, names: Sequence[str]) -> str:
+def describe_definitions(defined: Definitions, names: Sequence[str]) -> str:
     """Return some of a file's shaping functions as text, with the modules of those that are imported."""
-    shown = [f"{name} (from {defined.names[name]})" if defined.names[name] else name for name in names]
-    return ", ".join([*shown, *(f"all of {module}" for module in defined.whole)])
+    words = [f"{name} (from {defined.names[name]})" if defined.names[name] else name for name in names]
+    return ", ".join([*words, *(f"all of {module}" for module in defined.whole)])
 
 
 def _body(source: str) -> list[ast.stmt]:

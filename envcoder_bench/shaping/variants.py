@@ -2,7 +2,7 @@
 one of its functions.
 
 The text of the file stays as it is; a wrapper of ``compute_reward`` or a ``del`` follows it. Weights are constants, so
-that all variants share one kernel. What a variant is, a run notes in a file of its own: no text says it.
+that all variants share one kernel. A run notes in a file what its variants are; their texts do not say it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, i
 
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
-FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
+FACTORS = (0.0, 0.5, 2.0)  # --terms leaves each term out, halves and doubles it
 LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
 MOST_SHOWN = 20  # numbers in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
@@ -34,16 +34,16 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.
 
 @dataclass(frozen=True)
 class Variant:
-    """What a variant is.
+    """The change that makes a variant of its original.
 
     Attributes:
         original: the name of the candidate that it was made from.
         flag: TERMS or SWEEP.
-        term, factor: of a reward term that is scaled, its name and the factor.
+        term, factor: a reward term that is scaled, and the factor.
         weight: the weight of this term in the original.
         function: the function that was left out.
-        values, usual: of a sweep, the values by name, and those of the original.
-        points: of a sweep, the value of --sweep_points; 0 for the whole grid.
+        values, usual: the values of a sweep by name, and those of the original.
+        points: the value of --sweep_points; 0 for the whole grid.
         unseen: whether the term was 0 in all states on which the form of the reward was found.
     """
 
@@ -68,12 +68,12 @@ class Variant:
 
 
 def pack_variants(variants: Mapping[str, Variant]) -> str:
-    """Return what variants are, by name, as JSON."""
-    usual = asdict(Variant("", ""))
-    contents = {name: asdict(variant) for name, variant in variants.items()}
-    return json.dumps(
-        {name: {key: x for key, x in one.items() if x != usual[key]} for name, one in contents.items()}, indent=1
-    )
+    """Return variants by name as JSON, without the fields that have their default."""
+    defaults = asdict(Variant("", ""))
+    notes = {}
+    for name, variant in variants.items():
+        notes[name] = {key: value for key, value in asdict(variant).items() if value != defaults[key]}
+    return json.dumps(notes, indent=1)
 
 
 def read_variants(text: str, overrides: Mapping[str, Mapping[str, float]]) -> dict[str, Variant]:
@@ -89,25 +89,30 @@ def read_variants(text: str, overrides: Mapping[str, Mapping[str, float]]) -> di
         variants = TypeAdapter(dict[str, Variant]).validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(f"it is not a note of variants: {error.errors()[0]['msg']}") from None
-    flags, points = ({getattr(one, key) for one in variants.values()} for key in ("flag", "points"))
-    swept = {(one.original, tuple(one.values), tuple(one.usual.items())) for one in variants.values()}
-    if len(flags) != 1 or len(points) != 1 or len(swept) > len({one.original for one in variants.values()}):
+    # the variants of one run have one flag, and each original is swept over the same names
+    flags = {(variant.flag, variant.points) for variant in variants.values()}
+    originals = {variant.original for variant in variants.values()}
+    sweeps = {(variant.original, tuple(variant.values), tuple(variant.usual.items())) for variant in variants.values()}
+    if len(flags) != 1 or len(sweeps) > len(originals):
         raise ValueError("its variants are not those of one run")
-    for name, one in variants.items():
-        changes = [bool(one.term), bool(one.function), one.values.keys() == one.usual.keys() != set()]
-        known = name in overrides and one.original in overrides and one.original not in variants
-        if changes.count(True) != 1 or changes[2] != (one.flag == SWEEP) or one.flag not in (TERMS, SWEEP) or not known:
+    for name, variant in variants.items():
+        is_sweep = variant.values.keys() == variant.usual.keys() != set()
+        has_one_change = [bool(variant.term), bool(variant.function), is_sweep].count(True) == 1
+        flag_fits = variant.flag == (SWEEP if is_sweep else TERMS)
+        in_run = name in overrides and variant.original in overrides and variant.original not in variants
+        if not (has_one_change and flag_fits and in_run):
             raise ValueError(f"{name!r} is not a variant of a candidate of this run")
-        if one.trainer_numbers != dict(overrides[name]):
+        if variant.trainer_numbers != dict(overrides[name]):
             raise ValueError(f"{name!r} has other values of the trainer's keys in config.yaml")
-        numbers = (one.factor, one.weight, *one.values.values(), *one.usual.values())
-        if not all(map(str.isprintable, (one.term, one.function, *one.values))) or not all(map(math.isfinite, numbers)):
+        words = (variant.term, variant.function, *variant.values)
+        numbers = (variant.factor, variant.weight, *variant.values.values(), *variant.usual.values())
+        if not all(map(str.isprintable, words)) or not all(map(math.isfinite, numbers)):
             raise ValueError(f"{name!r} has a name or a number that a run does not make")
     return variants
 
 
 def with_settings(text: str, variant: Variant) -> str:
-    """Return a text with a comment for people on the trainer's numbers of a variant, which its text does not set."""
+    """Return a text with a comment that names the trainer's numbers of a variant, which the text cannot set."""
     words = setting_words(variant.trainer_numbers)
     note = f"\n\n# trained with {words}, by its run's config.yaml: a copy of this file does not set that"
     return f"{text.rstrip()}{note if words else ''}\n"
@@ -126,9 +131,9 @@ def asking_words(variants: Mapping[str, Variant]) -> list[str]:
     for variant in variants.values():
         for name, value in variant.values.items():
             values.setdefault(name, set()).update((value, variant.usual.get(name, value)))
-    words = [
-        word for name, swept in values.items() for word in (SWEEP, f"{name}={','.join(map(short, sorted(swept)))}")
-    ]
+    words = []
+    for name, swept in values.items():
+        words += [SWEEP, f"{name}={','.join(map(short, sorted(swept)))}"]
     points = max((variant.points for variant in variants.values()), default=0)
     return words + (["--sweep_points", str(points)] if points else [])
 
@@ -137,7 +142,7 @@ def asking_words(variants: Mapping[str, Variant]) -> list[str]:
 
 
 def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> str:
-    """Return a file whose reward's terms are multiplied by factors, also in an exponent; those of a product are powers.
+    """Return a file whose reward's terms are multiplied by factors, also in an exponent, or are powers in a product.
 
     What the terms do not explain, such as the price of a fall, stays as it is. The components that are returned are
     multiplied, too.
@@ -161,7 +166,7 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
     total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
     total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
-    # what they do not explain stays; at a bound, a fixed reward is one that the bound does not explain
+    # overrides stay as they are; a reward equal to an override and to a bound belongs to the bound
     usual, changed = f"{combined}(terms, dict.fromkeys({factors_of}, 1.0))", f"{combined}(terms, {factors_of})"
     if how.form == EXPONENTIAL:
         changed = f"reward * torch.exp({changed} - {usual})"
@@ -173,7 +178,7 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
     head, call = _signature(_parsed(inlined(text)))
     keep = f"{whole} = compute_reward\n"
-    if REWARD in loaded(source):  # what calls the reward calls the file's
+    if REWARD in loaded(source):  # functions that call the reward still call the file's own
         text, keep = source.renamed({REWARD: whole}).text, ""
     powers = f"""
 
@@ -208,21 +213,21 @@ def _signature(source: Source) -> tuple[str, str]:
     function = source.function(REWARD)
     if function is None:
         raise UserError(f"its terms cannot be scaled: {REWARD} is not defined by a def at the top level of the file")
-    x = function.args
-    words = [one.arg for one in (*x.posonlyargs, *x.args)]
-    words += [f"*{x.vararg.arg}"] if x.vararg else []
-    words += [f"{one.arg}={one.arg}" for one in x.kwonlyargs]
-    words += [f"**{x.kwarg.arg}"] if x.kwarg else []
-    return ast.unparse(x), ", ".join(words)
+    parameters = function.args
+    arguments = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
+    arguments += [f"*{parameters.vararg.arg}"] if parameters.vararg else []
+    arguments += [f"{parameter.arg}={parameter.arg}" for parameter in parameters.kwonlyargs]
+    arguments += [f"**{parameters.kwarg.arg}"] if parameters.kwarg else []
+    return ast.unparse(parameters), ", ".join(arguments)
 
 
 def without_function(text: str, functions: Iterable[str]) -> str:
-    """Return a file without functions, given by their names in it; the baseline's take their place."""
+    """Return a file without the functions of these names; the baseline's replace them."""
     names, source = [*functions], _parsed(text)
     if any(name in ACTION_TYPES for name in names) and ACTION_DIM in source.definitions:
         names.append(ACTION_DIM)
     called = [name for name in names if name in loaded(source)]
-    if called:  # it stays a helper of the others
+    if called:  # the others call it: it stays, under another name
         used = set(re.findall(r"\w+", text))
         text = source.renamed({name: unused(f"own_{name}", used) for name in called}).text
         names = [name for name in names if name not in called]
@@ -239,10 +244,10 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         node = nodes[name]
         operand = node.operand if isinstance(node, ast.UnaryOp) else node
-        typed = source.function(name.partition(".")[0]) or text.encode()[: source.span(node)[0]].endswith(b"tensor(")
-        if typed and isinstance(getattr(operand, "value", None), float) and value.lstrip("-").isdigit():
-            value += ".0"  # TorchScript and torch.tensor tell int from float
-        edits.append((*source.span(nodes[name]), f"({value})" if value.startswith("-") else value))
+        is_typed = source.function(name.partition(".")[0]) or text.encode()[: source.span(node)[0]].endswith(b"tensor(")
+        if is_typed and isinstance(getattr(operand, "value", None), float) and value.lstrip("-").isdigit():
+            value += ".0"  # an integer would change the type in TorchScript and in torch.tensor
+        edits.append((*source.span(node), f"({value})" if value.startswith("-") else value))
     return source.edited(*edits).text
 
 
@@ -255,78 +260,100 @@ def numbers(text: str) -> dict[str, float]:
 def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
     """Return the values of constants that are assigned once, and those in dicts, lists and calls, by dotted names.
 
-    What a class or a function assigns once is ``CLASS.NAME`` or ``FUNCTION.NAME``, as a parameter's default is.
+    Constants of a class or a function are ``CLASS.NAME`` and ``FUNCTION.NAME``; a parameter's default is one, too.
     """
     nodes = {f"{scope}{name}": node for name, node in _constants(body)}
-    for part in body:
-        if isinstance(part, ast.ClassDef):
-            nodes.update(_nodes(part.body, f"{scope}{part.name}."))
-        elif isinstance(part, ast.FunctionDef):
-            inner, defaults = f"{scope}{part.name}.", _defaults(part)
-            local = {**{f"{inner}{name}": node for name, node in defaults.items()}, **_nodes(part.body, inner)}
-            # a name that is stored again, in a loop or by +=, is no constant
-            names = [one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-            stores = Counter([*names, *defaults])
-            first = {full: full.removeprefix(inner).partition(".")[0] for full in local}
-            nodes.update({full: node for full, node in local.items() if stores[first[full]] <= 1})
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            nodes.update(_nodes(statement.body, f"{scope}{statement.name}."))
+        elif isinstance(statement, ast.FunctionDef):
+            nodes.update(_function_nodes(statement, f"{scope}{statement.name}."))
     return nodes
+
+
+def _function_nodes(function: ast.FunctionDef, scope: str) -> dict[str, ast.expr]:
+    """Return the values of a function's defaults and constants by dotted names that begin with ``scope``."""
+    defaults = _defaults(function)
+    nodes = {f"{scope}{name}": node for name, node in defaults.items()}
+    nodes.update(_nodes(function.body, scope))
+    # a name that is stored again, in a loop or by +=, is not a constant
+    stores = Counter(defaults.keys())
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores[node.id] += 1
+    constants = {}
+    for dotted, node in nodes.items():
+        name = dotted.removeprefix(scope).partition(".")[0]
+        if stores[name] <= 1:
+            constants[dotted] = node
+    return constants
 
 
 def _defaults(function: ast.FunctionDef) -> dict[str, ast.expr]:
     """Return the defaults of a function's parameters."""
-    x = function.args
-    pairs = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
-    return {one.arg: node for one, node in pairs if node is not None}
+    parameters = function.args
+    positional = [*parameters.posonlyargs, *parameters.args]
+    pairs = [*zip(positional[::-1], parameters.defaults[::-1]), *zip(parameters.kwonlyargs, parameters.kw_defaults)]
+    return {parameter.arg: default for parameter, default in pairs if default is not None}
 
 
 def _why_unused(source: Source, default: ast.expr, state: Container[str]) -> str:
-    """Return why a default of a parameter is never used: all who call the function pass it; empty if it is no such."""
+    """Return why a parameter's default is never used: every call passes the parameter. Empty if it may be used."""
     nodes = [node for statement in source.body for node in ast.walk(statement)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-    pairs = [(one, name) for one in functions for name, node in _defaults(one).items() if node is default]
-    if not pairs:
+    parameters = [(function, name) for function in functions for name, x in _defaults(function).items() if x is default]
+    if not parameters:
         return ""
-    function, name = pairs[0]
-    places = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    methods = [one for node in nodes if isinstance(node, ast.ClassDef) for one in node.body]
+    function, name = parameters[0]
+    # some calls are unknown if the function is a method or passed on, or if another function has its name
+    methods = [statement for node in nodes if isinstance(node, ast.ClassDef) for statement in node.body]
+    namesakes = [node for node in functions if node.name == function.name]
     calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == function.name]
     reads = [node for node in nodes if isinstance(node, ast.Name) and node.id == function.name]
-    # who calls it is not known if it is passed on, or if its name is not its alone
-    if function in methods or len(reads) > len(calls) or [one.name for one in functions].count(function.name) > 1:
+    if function in methods or len(namesakes) > 1 or len(reads) > len(calls):
         return ""
-    index = places.index(name) if name in places else math.inf
-    for call in calls:
-        unpacks = any(isinstance(one, ast.Starred) for one in call.args) or any(
-            one.arg is None for one in call.keywords
-        )
-        if unpacks or not (len(call.args) > index or any(one.arg == name for one in call.keywords)):
-            return ""
+    positional = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+    index = positional.index(name) if name in positional else math.inf
+    if not all(_passes(call, name, index) for call in calls):
+        return ""
     if function in source.body and ALIASES.get(function.name, function.name) in KINDS:
         return f"it is a key of the state, which {function.name} is given" if name in state else ""
     return f"every call of {function.name} passes {name}" if calls else ""
+
+
+def _passes(call: ast.Call, name: str, index: float) -> bool:
+    """Return whether a call certainly passes the parameter ``name``, the ``index``-th positional one."""
+    keywords = [keyword.arg for keyword in call.keywords]
+    if None in keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return False  # it unpacks unknown arguments
+    return len(call.args) > index or name in keywords
 
 
 def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of names that statements assign once, and the parts of such a value by dotted names."""
     body = [*body]
     stores = Counter(_stores(body))
-    for name, value, alone in _bindings(body):
-        if stores[name] == 1 and alone:
-            parts = [*_parts(name, value)]
+    for name, value, single_target in _bindings(body):
+        if stores[name] != 1 or not single_target:
+            continue
+        parts = [*_parts(name, value)]
+        if not parts:
+            yield name, value
+        for dotted, node in parts:
             # WEIGHTS["a"] = 2.0 changes this part
-            kept = [(full, node) for full, node in parts if not any(one in stores for one in _above(full, name))]
-            yield from kept if parts else [(name, value)]
+            if not any(prefix in stores for prefix in _prefixes(dotted, name)):
+                yield dotted, node
 
 
-def _above(full: str, name: str) -> Iterator[str]:
-    """Yield a dotted name and those that it begins with, as far as ``name``, which is left out."""
-    while len(full) > len(name):
-        yield full
-        full = full.rpartition(".")[0]
+def _prefixes(dotted: str, name: str) -> Iterator[str]:
+    """Yield a dotted name and its prefixes that are longer than ``name``: ``a.b.c`` and ``a.b`` for ``a``."""
+    while len(dotted) > len(name):
+        yield dotted
+        dotted = dotted.rpartition(".")[0]
 
 
 def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names that code stores or deletes, ``NAME.KEY`` for parts, without what has a scope of its own."""
+    """Yield the names that code stores or deletes, ``NAME.KEY`` for parts, except in functions and other scopes."""
     for node in nodes:
         if isinstance(node, _SCOPES) or (isinstance(node, ast.AnnAssign) and node.value is None):
             continue
@@ -335,7 +362,7 @@ def _stores(nodes: Iterable[ast.AST]) -> Iterator[str]:
             root: ast.AST = node
             while isinstance(root, (ast.Subscript, ast.Attribute)):
                 key = root.attr if isinstance(root, ast.Attribute) else getattr(root.slice, "value", None)
-                keys = [] if key is None else [str(key), *keys]  # of a key that is not known, all entries
+                keys = [] if key is None else [str(key), *keys]  # an unknown key stands for all entries
                 root = root.value
             if isinstance(root, ast.Name):
                 yield ".".join([root.id, *keys])
@@ -346,21 +373,21 @@ def _parts(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of a dict, a list or the keywords of a call, and of those in it, by dotted keys."""
     pairs: Iterable[tuple[Any, ast.expr]] = ()
     if isinstance(value, ast.Dict):
-        pairs = ((getattr(key, "value", None), one) for key, one in zip(value.keys, value.values))
+        pairs = ((getattr(key, "value", None), item) for key, item in zip(value.keys, value.values))
         pairs = (pair for pair in pairs if isinstance(pair[0], str))
     elif isinstance(value, (ast.List, ast.Tuple)):
         pairs = enumerate(value.elts)
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):  # not torch.sum(x, dim=1)
-        pairs = ((one.arg, one.value) for one in value.keywords if one.arg)
-    for key, one in pairs:
-        yield f"{name}.{key}", one
-        yield from _parts(f"{name}.{key}", one)
+        pairs = ((keyword.arg, keyword.value) for keyword in value.keywords if keyword.arg)
+    for key, item in pairs:
+        yield f"{name}.{key}", item
+        yield from _parts(f"{name}.{key}", item)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
-    """Yield the names that statements assign, the value of each, and whether the statement assigns no other to it.
+    """Yield the names that statements assign, with their values, and whether the statement has a single target.
 
-    The value of ``torch.tensor(0.5)`` is its number; ``A, B = 1, 2`` assigns two.
+    The value of ``torch.tensor(0.5)`` is its number. ``A, B = 1, 2`` has a single target, ``A = B = 1`` has two.
     """
     for statement in body:
         value = getattr(statement, "value", None)
@@ -369,11 +396,11 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
             pairs = [(target, value) for target in targets]
             if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = [*zip(targets[0].elts, value.elts)]
-            for target, one in pairs:
-                if isinstance(one, ast.Call) and one.args and ast.unparse(one.func) == "torch.tensor":
-                    one = one.args[0] if _number(one.args[0]) is not None else one
+            for target, assigned in pairs:
+                if isinstance(assigned, ast.Call) and assigned.args and ast.unparse(assigned.func) == "torch.tensor":
+                    assigned = assigned.args[0] if _number(assigned.args[0]) is not None else assigned
                 if isinstance(target, ast.Name):
-                    yield target.id, one, len(targets) == 1
+                    yield target.id, assigned, len(targets) == 1
 
 
 def _number(node: ast.expr) -> float | None:
@@ -397,7 +424,7 @@ def _parsed(text: str) -> Source:
 
 
 def variant_name(original: str, what: str, taken: Container[str]) -> str:
-    """Return a name for a variant that is valid on every system and not taken, in small letters, yet."""
+    """Return a name for a variant that is valid on every system and not in ``taken``, names in small letters."""
     plain = re.sub(r"_*[^\w.+=-]+_*", "_", what, flags=re.ASCII).strip("_.") or "variant"
     room = MAX_NAME - len(original.encode()) - 8
     plain = plain[: max(room, 12)].rstrip(".")
@@ -422,7 +449,7 @@ def parse_values(name: str, text: Any) -> list[str]:
     words = [str(value).strip() for value in values]
     for word in words:
         try:
-            valid = math.isfinite(float(word)) and ast.literal_eval(word) is not None  # 007 is no number of a file
+            valid = math.isfinite(float(word)) and ast.literal_eval(word) is not None  # Python cannot read 007
         except (ValueError, SyntaxError):
             valid = False
         if not valid:
@@ -433,7 +460,7 @@ def parse_values(name: str, text: Any) -> list[str]:
 
 
 def label(name: str) -> str:
-    """Return the name of a sweep's number in tables: of a key of the trainer's config, the last part."""
+    """Return the name of a sweep's number in tables; a key of the trainer's config without the words before it."""
     return name.rpartition(".")[2] if name.startswith(TRAIN) else name
 
 
@@ -442,33 +469,37 @@ def resolve_name(
 ) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
-    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself; the last part of a
-    single dotted name comes last. ``keys`` are other names that may have been meant, ``state`` the keys of the state.
+    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself. Then comes the end of a
+    dotted name, if only one ends so, then a term. ``keys`` are other names that may have been meant, ``state`` the keys
+    of the state.
 
     Raises:
-        UserError: there is none, and the message names near matches; or it is no number that is written out, or a
-            default that is never used.
+        UserError: the name is unknown, and the message has near matches; or its value is not a number that is written
+            out, or it is a default that is never used.
     """
     source = _parsed(text)
-    written, plain = _nodes(source.body), numbers(text)
-    # a declared number, or the reason why it is none
-    ends = [full for full in written if full.endswith(f".{name}")]
-    one = ends if len(ends) == 1 and name not in terms else []
-    for full in (name, f"WEIGHTS.{name}", *one):
-        if full in written and full not in plain:
-            node = written[full]
-            raise UserError(f"line {node.lineno}: {full} is {source.code(node)}, not a number that is written out")
-        if full in plain:
-            why = _why_unused(source, written[full], state)
-            if why:
-                raise UserError(f"line {written[full].lineno}: {full} is a default that is never used: {why}")
-            return full, False
+    nodes, values = _nodes(source.body), numbers(text)
+    # a declared number
+    ends = [dotted for dotted in nodes if dotted.endswith(f".{name}")]
+    unique_end = ends if len(ends) == 1 and name not in terms else []
+    for dotted in (name, f"WEIGHTS.{name}", *unique_end):
+        if dotted not in nodes:
+            continue
+        node = nodes[dotted]
+        if dotted not in values:
+            raise UserError(f"line {node.lineno}: {dotted} is {source.code(node)}, not a number that is written out")
+        why = _why_unused(source, node, state)
+        if why:
+            raise UserError(f"line {node.lineno}: {dotted} is a default that is never used: {why}")
+        return dotted, False
     if name in terms:
         return name, True
-    # neither: near matches are among all names that it could have been
-    every = dict.fromkeys([*terms, *plain, *keys])
-    every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
-    shown = [*plain][:MOST_SHOWN] + ["..."] * (len(plain) > MOST_SHOWN)
-    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(shown)}"] * bool(plain)
-    has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
-    raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")
+    # an unknown name: near matches are among all names that it could have been
+    possible = dict.fromkeys([*terms, *values, *keys])
+    possible.update(dict.fromkeys(dotted.partition(".")[2] for dotted in values if dotted.startswith("WEIGHTS.")))
+    choices = [f"the terms {', '.join(terms)}"] if terms else []
+    if values:
+        first = [*values][:MOST_SHOWN] + ["..."] * (len(values) > MOST_SHOWN)
+        choices.append(f"the numbers {', '.join(first)}")
+    has = f"; there are {' and '.join(choices)}" if choices else "; it has neither terms nor declared numbers"
+    raise UserError(f"there is no term or number {name!r}{near_matches(name, possible)}{has}")

@@ -1,4 +1,4 @@
-"""Robot tasks: model, state, goals and fitness. All shaping is candidates; see tasks/registry.py."""
+"""Robot tasks: model, state, goals and fitness. All shaping is candidates; see sources/registry.py."""
 
 import importlib
 from typing import Any

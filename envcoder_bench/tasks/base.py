@@ -51,7 +51,6 @@ class EnvGroups:
         actions: the policies' actions, clipped, live, as wide as the widest group's.
         commands, initial_states, goals: bool, whether a function of the group computes commands, initial states, goals;
             otherwise the task's own do.
-        patches: changes of the task's config by each group's candidate, as ``Shaping`` has them; empty without any.
         keys: the keys of the state that the groups' functions may read; None for all.
     """
 
@@ -61,7 +60,6 @@ class EnvGroups:
     commands: Tensor
     initial_states: Tensor
     goals: Tensor
-    patches: Sequence[Mapping[str, Any]] = ()
     keys: Collection[str] | None = None
 
     @classmethod
@@ -108,6 +106,7 @@ class Task(ABC):
             constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
         engine_warnings: number of the simulator's warnings in all environments, by text.
         refusals: functions that candidates of this task cannot define, with the reason.
+        patched_stages: stages, such as ``reward``, that candidates can shape by patches, which ``patch`` receives.
         quaternions: the order of their numbers in ``state``, for prompts.
         notes: a list in Markdown of what else a prompt and ``--describe`` say of the task, such as its config's terms;
             empty if names of joints, bodies and drives do.
@@ -147,6 +146,7 @@ class Task(ABC):
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
     refusals: Mapping[str, str] = {}
+    patched_stages: tuple[str, ...] = ()
     quaternions: str = "xyzw"
     notes: str = ""
     regroups: bool = True
@@ -163,6 +163,12 @@ class Task(ABC):
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
         """Set per environment ``(num_envs,)`` bool whether commands are efforts (True) or position targets."""
+
+    def patch(self, patches: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027
+        """Receive the dicts of each group's patches by section of the task's config, before ``attach``.
+
+        It is called if the task has ``patched_stages``.
+        """
 
     def attach(self, groups: EnvGroups) -> None:  # noqa: B027
         """Receive the groups, before ``set_drive_mode``; by default it does nothing."""

@@ -21,7 +21,7 @@ from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.combination import NotDivisible, find_combination
-from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
+from envcoder_bench.shaping.contract import CandidateError, Shaping, is_skip
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
@@ -149,7 +149,7 @@ def _check_all(
             with of_candidate(source.file):
                 shapings[source.name] = _checked(spec, context, judge, source, row)
         except CandidateError as error:
-            row.status, row.error = (SKIPPED if none_asked(error) else FAILED), str(error)
+            row.status, row.error = (SKIPPED if is_skip(error) else FAILED), str(error)
             error.__traceback__ = None  # its frames keep tensors alive
     return rows, shapings
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.shell import shown
-from envcoder_bench.core.words import aligned, alone
+from envcoder_bench.core.shell import display_path
+from envcoder_bench.core.words import aligned, format_fitness
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.results.ranking import Ranked, rank, read_ranking
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.tasks.registry import title_of
+from envcoder_bench.sources.registry import title_of
 
 COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
 DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run
@@ -87,11 +87,17 @@ def read_run(path: Path) -> ListedRun:
 
 
 def _ranked(folder: RunFolder) -> list[Ranked]:
-    """The ranking by results.csv, else by summary.json; empty before the first evaluation."""
+    """The ranking by summary.json, else by results.csv; empty before the first evaluation.
+
+    That of summary.json is the one that the run printed: it has what tells equal candidates apart.
+    """
     if folder.complete:
-        with contextlib.suppress(OSError, ValueError):
-            return rank(read_results(folder.results))
-        return read_ranking(folder.summary)
+        try:
+            return read_ranking(folder.summary)
+        except (OSError, ValueError) as damage:
+            with contextlib.suppress(OSError, ValueError):
+                return rank(read_results(folder.results))
+            raise damage
     return rank(read_results(folder.results)) if folder.results.is_file() else []
 
 
@@ -102,11 +108,11 @@ def render_runs(runs: Sequence[ListedRun]) -> str:
     header = ("run", "task", "date", "best", "fitness", "status")
     rows = [
         (
-            shown(run.path),
+            display_path(run.path),
             run.task,
             run.date[:16],
             run.best,
-            "" if run.fitness is None else alone(run.fitness),
+            "" if run.fitness is None else format_fitness(run.fitness),
             run.status,
         )
         for run in runs

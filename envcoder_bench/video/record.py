@@ -96,11 +96,11 @@ def _quiet() -> Iterator[None]:
 
 def _judged(group: Group) -> Shaping:
     """The shaping of an evaluation, with the candidate's own reward added."""
-    functions = {**group.evaluation.functions, "reward": group.shaping.functions["reward"]}
+    stages = {**group.evaluation.stages, "reward": group.shaping.stages["reward"]}
     programs = {stage: program for stage, program in group.evaluation.programs.items() if stage != "reward"}
     if "reward" in group.shaping.programs:
         programs["reward"] = group.shaping.programs["reward"]
-    return replace(group.evaluation, functions=functions, programs=programs, components=tuple(group.shaping.components))
+    return replace(group.evaluation, stages=stages, programs=programs, components=tuple(group.shaping.components))
 
 
 def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> Recording:

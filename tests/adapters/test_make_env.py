@@ -18,7 +18,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
 

@@ -63,7 +63,7 @@ def test_build_reports_hanging_crashing_and_invalid_kernels_separately(monkeypat
 
 def test_failed_compilations_are_not_repeated(monkeypatch):
     assert building.build([WRONG], "cpu")[0]
-    monkeypatch.setattr(building, "_Building", None)  # nothing is built
+    monkeypatch.setattr(building, "_Build", None)  # nothing is built
     assert building.build([WRONG, WRONG], "cpu") == [building._failed[WRONG]] * 2
 
 
@@ -87,7 +87,7 @@ def test_damaged_object_in_the_cache_is_built_again(tmp_path, monkeypatch):
 
 def test_long_compilations_are_logged(monkeypatch, caplog):
     monkeypatch.setattr(building, "LIMIT", 1.0)
-    monkeypatch.setattr(building, "TELL_AFTER", 0.5)
+    monkeypatch.setattr(building, "REPORT_AFTER", 0.5)
     building.build([HANGS], "cpu")
     assert "compiling candidate functions" in caplog.text and "0 of 1 kernels done" in caplog.text
 
@@ -156,7 +156,7 @@ def no_tangent(monkeypatch):
     def build(codes, target):
         fine = [code for code in codes if not is_bomb(code)]
         made = dict(zip(fine, original(fine, target)))
-        return [f"{building.BROKEN_OFF}takes years" if is_bomb(code) else made[code] for code in codes]
+        return [f"{building.KILLED}takes years" if is_bomb(code) else made[code] for code in codes]
 
     def is_bomb(code):
         return "tanf(" in code
@@ -183,7 +183,7 @@ def test_program_without_a_function_fails_its_group_if_it_cannot_be_compiled(no_
         groups = Groups([OTHER, BOMB], compiled=True)
     own = groups.shapings[1]
     reward = replace(own.functions["reward"], program=own.programs["reward"])
-    groups.shapings[1] = replace(own, functions={**own.functions, "reward": reward})  # as from the jail
+    groups.shapings[1] = own.with_functions({**own.functions, "reward": reward})  # as from the jail
     groups.renew()
     assert groups.dispatch.alive == [True, False]
     told = str(groups.dispatch.failures[1])

@@ -85,7 +85,7 @@ def test_kernels_are_compiled_after_waiting_long_for_another_process(compiler, m
 
 
 def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
-    monkeypatch.setattr(native, "AT_ONCE", 2)
+    monkeypatch.setattr(native, "MOST_CLAIMS", 2)
     assert native.build(["a", "b", "a", "c!", "d"], CPU) == ["", "", "", "wrong", ""]
     assert compiler == [["a", "b"], ["c!", "d"]]
 
@@ -93,7 +93,7 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
 def test_waiting_for_another_process_is_told(compiler, monkeypatch, caplog):
     monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.1)
-    monkeypatch.setattr(building, "TELL_AFTER", 0.0)
+    monkeypatch.setattr(building, "REPORT_AFTER", 0.0)
     compiler.append(["b"])
     assert native.build(["a", "b"], CPU) == ["", ""]
     (told,) = caplog.messages

@@ -5,7 +5,7 @@ import torch
 
 from envcoder_bench.compile import building, kernels
 from envcoder_bench.compile.c_code import CCode
-from envcoder_bench.compile.kernels import MOST_KERNELS, PROGRAMS_PER_KERNEL, GroupProgram, alone, divide
+from envcoder_bench.compile.kernels import MOST_KERNELS, PROGRAMS_PER_KERNEL, GroupProgram, divide, divide_fully
 from envcoder_bench.compile.program import Program
 from tests.fakes.tracing_fakes import Compiled, function, make_state, record
 
@@ -67,8 +67,8 @@ def test_new_programs_are_divided_as_if_alone_unless_known_kernels_save_one():
 def test_alone_leaves_out_programs_that_are_not_needed():
     known = [[code(0), code(1), code(2)]]
     (kernel,) = divide(jobs([2, 0]), known)
-    assert [names([own]) for own in alone(kernel)] == [[["0"]], [["2"]]]
-    assert alone(alone(kernel)[0]) == []
+    assert [names([own]) for own in divide_fully(kernel)] == [[["0"]], [["2"]]]
+    assert divide_fully(divide_fully(kernel)[0]) == []
 
 
 def test_kernels_of_a_larger_set_run_the_survivors_bitwise(monkeypatch):

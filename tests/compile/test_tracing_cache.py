@@ -8,7 +8,7 @@ from shaping_fakes import FakeTask, load, shaping
 
 from envcoder_bench.compile import cache
 from envcoder_bench.compile import trace as tracing
-from envcoder_bench.compile.cache import FunctionCache, stands_alone
+from envcoder_bench.compile.cache import FunctionCache, is_self_contained
 from envcoder_bench.compile.program import Program
 from envcoder_bench.compile.trace import Memo, trace
 
@@ -102,7 +102,7 @@ def test_change_of_the_package_misses_the_cache(monkeypatch):
         "import torch_rand_float", "import quat_rotate_inverse, torch_rand_float"
     )
     assert traced(code)[1] and not traced(code)[1]
-    monkeypatch.setattr("envcoder_bench.compile.cache.own_code", lambda: "changed")
+    monkeypatch.setattr("envcoder_bench.compile.cache.code_digest", lambda: "changed")
     assert traced(code)[1]
 
 
@@ -115,21 +115,21 @@ def test_change_of_the_package_misses_the_cache(monkeypatch):
     ],
 )  # fmt: skip
 def test_files_that_depend_on_other_files_are_not_cached(line):
-    assert not stands_alone(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
+    assert not is_self_contained(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
 
 
 def test_standalone_files_are_cached():
     for line in ("import torch, math", "from typing import Dict", "import numpy as np", "import torch.nn as nn"):
-        assert stands_alone(line)
-    assert stands_alone("from envcoder_bench.tasks.ant.human import compute_reward")
-    assert stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
+        assert is_self_contained(line)
+    assert is_self_contained("from envcoder_bench.tasks.ant.human import compute_reward")
+    assert is_self_contained("from isaacgymenvs.utils.torch_jit_utils import *")
 
 
 def test_files_that_import_an_installed_isaac_gym_are_not_cached(monkeypatch):
-    stands_alone.cache_clear()
+    is_self_contained.cache_clear()
     monkeypatch.setattr("envcoder_bench.compile.cache.helper_names", frozenset)
-    assert not stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
-    stands_alone.cache_clear()
+    assert not is_self_contained("from isaacgymenvs.utils.torch_jit_utils import *")
+    is_self_contained.cache_clear()
 
 
 def test_unwritable_cache_folder_disables_the_cache(own_folder, monkeypatch):

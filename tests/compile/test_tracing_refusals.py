@@ -19,7 +19,7 @@ def traced(code: str, n: int = 6, known: bool = True):
         checked = shaping(code, task=task, n=n)
         if not known:
             functions = {stage: replace(own, stateful_line=None) for stage, own in checked.functions.items()}
-            checked = replace(checked, functions=functions)
+            checked = checked.with_functions(functions)
         return trace.trace(checked, task.state, task.constants, task)
 
 

@@ -10,7 +10,7 @@ import torch
 from envcoder_bench.core.graph_capture import capturing, collection_paused
 from envcoder_bench.core.triton_import import Kernel
 from envcoder_bench.sim import make_simulator
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.trainers.ppo import linear
 from envcoder_bench.trainers.ppo.trainer import CapturedFunction
 

@@ -6,7 +6,7 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.noise_kernels import hash_lanes, uniform_lanes
-from envcoder_bench.core.purposes import PURPOSES, STRIDE, Purpose, place
+from envcoder_bench.core.purposes import PURPOSES, STRIDE, Purpose, counter_offset
 
 GOAL = 2  # a purpose
 
@@ -45,7 +45,7 @@ def test_numbers_of_the_first_16_purposes_are_those_of_earlier_versions():
 def test_counters_of_all_purposes_differ_at_all_steps():
     last = 2 * noise.EVALUATION_STEP + (1 << 57)  # of the adapters
     steps = [0, 1, 2, 1 << 20, noise.EVALUATION_STEP - 1, noise.EVALUATION_STEP, 1 << 53, 1 << 54, last]
-    counters = {(step * STRIDE + place(purpose)) % (1 << 64) for step in steps for purpose in range(PURPOSES)}
+    counters = {(step * STRIDE + counter_offset(purpose)) % (1 << 64) for step in steps for purpose in range(PURPOSES)}
     assert len(counters) == len(steps) * PURPOSES and max(Purpose) < 48 < PURPOSES
     rows = [noise.uniform(3, step, purpose, 1, 4) for step in steps for purpose in range(PURPOSES)]
     assert len({tuple(row[0].tolist()) for row in rows}) == len(rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.core.run_log import RepeatHandler, flush_messages, joined, kind, muted
+from envcoder_bench.core.run_log import RepeatHandler, flush_messages, join_repeats, kind, muted
 
 MEMORY = "{}.py:{}: in compute_reward: keeps values between calls, which --resume cannot restore"
 
@@ -87,8 +87,8 @@ def test_messages_are_of_one_kind_if_they_differ_in_names_and_numbers(one, other
 def test_run_log_is_mentioned_if_it_has_more(tmp_path):
     texts = [f"{name}.py:1: slow" for name in "abcd"]
     log = Path("run.log")
-    assert joined(texts[:1], log) == "a.py:1: slow"
-    assert joined(texts[:3], log) == "a.py:1: slow (3 times; also b.py:1, c.py:1)"
-    assert joined(texts, log) == "a.py:1: slow (4 times; also b.py:1, c.py:1 and 1 more; all in run.log)"
-    assert joined(["blew up in 3", "blew up in 4"], log) == "blew up in 3 (2 times; all in run.log)"
-    assert joined(["blew up"] * 2) == "blew up (2 times)"
+    assert join_repeats(texts[:1], log) == "a.py:1: slow"
+    assert join_repeats(texts[:3], log) == "a.py:1: slow (3 times; also b.py:1, c.py:1)"
+    assert join_repeats(texts, log) == "a.py:1: slow (4 times; also b.py:1, c.py:1 and 1 more; all in run.log)"
+    assert join_repeats(["blew up in 3", "blew up in 4"], log) == "blew up in 3 (2 times; all in run.log)"
+    assert join_repeats(["blew up"] * 2) == "blew up (2 times)"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envcoder_bench.core.words import alone, counted, decimal_places, fixed, number, without_folders
+from envcoder_bench.core.words import counted, decimal_places, fixed, format_fitness, number, without_folders
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_digits_of_a_fitness_follow_from_its_size():
         assert decimal_places(values) == places
     texts = [fixed(x, 7, "+") for x in (1.72e-5, -3.1e-6, 4e-8, 0.0, 4e-9)]
     assert texts == ["+1.72e-5", "-0.31e-5", "+0.00e-5", "+0.00e-5", "+0.00e-5"]
-    assert [alone(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.70e-5", "0.00520", "1234"]
+    assert [format_fitness(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.70e-5", "0.00520", "1234"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from envcoder_bench.core.yaml_files import overridden, parse_plain, parse_yaml, 
 from envcoder_bench.grid.inputs import read_inputs
 from envcoder_bench.run.folder.provenance import load_config
 from envcoder_bench.search.folder import SearchFolder
-from envcoder_bench.tasks.isaacgym_tasks import source as isaacgym_source
-from envcoder_bench.tasks.outside import from_folder
+from envcoder_bench.sources.isaacgym_tasks import source as isaacgym_source
+from envcoder_bench.sources.outside import from_folder
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]\n" for k in range(1, 9)

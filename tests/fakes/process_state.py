@@ -120,20 +120,20 @@ def _put_hooks(old: dict[str, Any]) -> None:
 
 
 def _tasks() -> dict[str, dict[str, Any]]:
-    registry, sim_task, sources = (
-        sys.modules.get(f"envcoder_bench.tasks.{name}") for name in ("registry", "sim_task", "sim_sources")
+    registry, shipped, sim_task = (
+        sys.modules.get(f"envcoder_bench.{name}") for name in ("sources.registry", "sources.shipped", "tasks.sim_task")
     )
     found = getattr(registry, "_found", {})
-    shipped = getattr(sources, "FOLDERS", ())
+    folders = getattr(shipped, "FOLDERS", ())
     return {
-        "_found": {name: spec for name, spec in found.items() if spec.digest or name not in shipped},
+        "_found": {name: spec for name, spec in found.items() if spec.digest or name not in folders},
         "_by_address": dict(getattr(registry, "_by_address", {})),
         "YAML_FILES": dict(getattr(sim_task, "YAML_FILES", {})),
     }
 
 
 def _put_tasks(old: dict[str, dict[str, Any]]) -> None:
-    registry, sim_task = (sys.modules[f"envcoder_bench.tasks.{name}"] for name in ("registry", "sim_task"))
+    registry, sim_task = (sys.modules[f"envcoder_bench.{name}"] for name in ("sources.registry", "tasks.sim_task"))
     for name in set(_tasks()["_found"]) - set(old["_found"]):
         del registry._found[name]
     registry._found.update(old["_found"])

@@ -88,10 +88,6 @@ def serve(fd: int) -> None:
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401, with SymPy, for torch.distributions
 
-    import envcoder_bench.jail.examiner
-    import envcoder_bench.tasks.contract
-    import envcoder_bench.tasks.outside  # noqa: F401
-
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=fd)

@@ -13,8 +13,8 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import find_spec
 
 NUM_ENVS = 8
 

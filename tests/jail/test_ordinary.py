@@ -19,7 +19,7 @@ from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import Candidate, CandidateError, assemble
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.sources.registry import find_spec, task_names
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping import checking
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.spec import Can
 from mujoco_batches.compat.warp_start import start_warp
 

@@ -10,7 +10,7 @@ from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.sources.registry import task_names
 from envcoder_bench.tools.check import CheckResult, check_candidates, render_check
 
 pytestmark = pytest.mark.slow

@@ -95,7 +95,7 @@ def test_programs_of_the_jail_are_checked_each_time():
     trusted = CachedCheck(snapshot, cache)(assemble(own, own))
     programs = trace(trusted, task.state, task.constants, task)[0].programs
     reward = replace(trusted.functions["reward"], program=programs["reward"], call=lambda *_: torch.zeros(4))
-    jailed = replace(trusted, functions={**trusted.functions, "reward": reward})
+    jailed = trusted.with_functions({**trusted.functions, "reward": reward})
     assert found(CachedCheck(snapshot, cache)(jailed))["components"] == ()
     assert found(CachedCheck(snapshot, cache)(assemble(own, own))) == found(trusted)
 

@@ -158,3 +158,49 @@ def test_incomparable_runs_are_refused(two, tmp_path):
     refused([tmp_path / "failed"], "no candidate has a fitness yet")
     refused([tmp_path / "other"], "measure different fitness: .*; Stillness")
     refused([tmp_path / "." / "one"], "is given twice")
+
+
+CALM = f"{SOURCE}\n\ndef compute_terminal(pole_angle):\n    return pole_angle > 1\n"
+
+
+@pytest.mark.slow
+def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
+    """Which of two, how sure, how many seeds, why, and was it hacked: of a recorded run, whose code is not executed."""
+    fitness = {"human": [0.5, 0.55, 0.45, 0.5], "a": [0.9, 0.93, 0.85, 0.92], "b": [0.6, 0.65, 0.54, 0.61]}
+    run = made(tmp_path / "run", fitness, sources={"a": CALM})
+    rows = [replace(row, hacked="fitness fell") if row.candidate == "b" else row for row in
+            read_results(run / "results.csv")]  # fmt: skip
+    write_results(run / "results.csv", rows)
+    # they differ from 2 s to 3 s, and half of human's episodes end
+    steps = [
+        f"9,90,{name},{seed},{50 * k},{k}.0,{0.5 + (k == 3) * (name == 'a')},{1 - (k == 10) * (name == 'human') / 2}"
+        for name in ("human", "a")
+        for seed in range(4)
+        for k in range(1, 11)
+    ]
+    header = "iteration,env_steps,candidate,seed,step,seconds,fitness,active"
+    (run / "step_fitness.csv").write_text("\n".join([header, *steps, ""]))
+
+    def asked(*names, code=0):
+        assert main(["compare", str(run), *names]) == code
+        out = capsys.readouterr()
+        return " ".join((out.out + out.err).split())
+
+    better, equal, other = asked("a", "human"), asked("human", "b"), asked("human", "a")
+    # which of two, and how sure
+    assert re.match(r"a is better than human: \+0\.400 \[\+0\.\d+, \+0\.\d+\], p . 0\.0\d+.* over 4 seeds", better)
+    assert other.startswith("human is worse than a: -0.400 [-0.")
+    assert "each seed +0.400 (seed 0), +0.380 (seed 1), +0.400 (seed 2), +0.420 (seed 3)" in better
+    # how many seeds
+    assert re.match(r"human against b: cannot tell; difference -0\.100 \[-0\.", equal)
+    assert re.search(r"\d+ seeds would tell, .*: eval-shapers --extend .*run --seeds \d+", equal)
+    assert "seeds would tell" not in better
+    # why
+    assert "Most of the difference, 80 %, arises from 2 s to 3 s. 50 % of the episodes of human end early." in better
+    assert "both define compute_reward; only a defines compute_terminal" in better
+    # was it hacked
+    assert "hacked? a: no sign; human: no sign; half the physics step was not measured" in better
+    assert "hacked? human: no sign; b: fitness fell" in equal
+    # bad names
+    assert "no candidate 'humann' (did you mean human?); there are" in asked("a", "humann", code=2)
+    assert "--output is the page of several runs" in asked("a", "human", "--output", "x.html", code=2)

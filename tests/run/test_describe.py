@@ -3,9 +3,9 @@ import pytest
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.sources.registry import find_spec, task_names
+from envcoder_bench.sources.shipped import shipped_class
 from envcoder_bench.tasks.contract import shown
-from envcoder_bench.tasks.registry import find_spec, task_names
-from envcoder_bench.tasks.sim_sources import shipped_class
 from envcoder_bench.tools.describe import describe
 
 # a terrain of few tiles is built in a fraction of the time

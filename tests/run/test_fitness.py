@@ -30,8 +30,8 @@ from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import UNTRAINED
-from envcoder_bench.tasks.registry import find_spec
 
 pytestmark = pytest.mark.slow
 

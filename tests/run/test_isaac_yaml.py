@@ -11,7 +11,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import override_word
 from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks import registry
+from envcoder_bench.sources import registry
 
 # laid out as IsaacGymEnvs' files are: references to the main config, keys of its engine, and all the rest
 TASK = """

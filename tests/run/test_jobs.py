@@ -27,8 +27,8 @@ from envcoder_bench.run.workers.messages import (
     WorkerLost,
 )
 from envcoder_bench.run.workers.worker import code_digest
-from envcoder_bench.tasks import registry
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources import registry
+from envcoder_bench.sources.registry import find_spec
 
 CODE = "d1ce57"  # the digest of the head's code
 
@@ -47,6 +47,11 @@ def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
         assert outcome == (CrashOutcome.RETRIED if job.crashes < 2 else at_last)
         failed += job.items if outcome == CrashOutcome.FAILED else ()
     assert failed == ["e"]
+
+
+def test_the_most_expensive_job_is_taken_first():
+    queue = JobQueue([Job((name,), cost) for name, cost in (("a", 1), ("b", 3), ("c", 3), ("d", 2))])
+    assert [queue.take(worker).items for worker in range(4)] == [("b",), ("c",), ("d",), ("a",)]
 
 
 def test_retry_does_not_count_as_a_crash():

@@ -17,7 +17,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, parse_size, split
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_split_keeps_order_and_balances_waves(groups):
         assert list(chain(*waves)) == list(range(groups))
         sizes = [len(wave) for wave in waves]
         assert len(sizes) == count
-        assert max(sizes) - min(sizes) <= 1
+        assert max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes, reverse=True)
         assert min(sizes) > 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from envcoder_bench.run.folder import provenance
 from envcoder_bench.run.folder.checkpoint import FORMAT
 from envcoder_bench.run.folder.provenance import Provenance, read_provenance
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
-from envcoder_bench.tasks.sim_sources import shipped_class
+from envcoder_bench.sources.shipped import shipped_class
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {

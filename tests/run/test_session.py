@@ -17,7 +17,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.session import Session, Shared, Wave
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY}

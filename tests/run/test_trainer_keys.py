@@ -9,7 +9,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import select
 from envcoder_bench.run.config import compose_config, train_defaults, trainer_keys
 from envcoder_bench.run.isaac_yaml import file_overrides
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.trainers.ppo import hyperparameters
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 

@@ -33,8 +33,8 @@ from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import reduced, shaping_source
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.sources.registry import find_spec, task_names
 from envcoder_bench.tasks.contract import Key, task_contract
-from envcoder_bench.tasks.registry import find_spec, task_names
 
 GOOD = "def compute_reward(pole_angle):\n    return 1.0 - 0.3 * torch.abs(pole_angle)\n"
 REWARD, N = ["compute_reward"], 16

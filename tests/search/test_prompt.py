@@ -13,9 +13,9 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.prompt.prompts import Prompts, helper_lines, load_templates, system_prompt
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import inlined, reduced
+from envcoder_bench.sources.registry import find_spec, task_names
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.registry import find_spec, task_names
 
 # a terrain of few tiles is built in a fraction of the time
 SMALL = {

@@ -7,7 +7,7 @@ import pytest
 from helpers import instructions
 
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.text import defined_types, definitions, shown_definitions
+from envcoder_bench.shaping.text import defined_types, definitions, describe_definitions
 
 OTHER = "own_rewards"  # a module that the files import
 REWARD = "def compute_reward(a):\n    return a\n"
@@ -54,8 +54,8 @@ def test_modules_of_imported_functions_are_shown():
     source = f"from {OTHER} import helper as compute_reward\nfrom .x import *\ndef compute_goal(a): return a\n"
     found = definitions(source)
     assert found.names == {"compute_reward": OTHER, "compute_goal": ""} and found.whole == [".x"]
-    assert shown_definitions(found, ["compute_goal"]) == "compute_goal, all of .x"
-    assert shown_definitions(found, list(found.names)) == f"compute_reward (from {OTHER}), compute_goal, all of .x"
+    assert describe_definitions(found, ["compute_goal"]) == "compute_goal, all of .x"
+    assert describe_definitions(found, list(found.names)) == f"compute_reward (from {OTHER}), compute_goal, all of .x"
 
 
 @pytest.mark.parametrize(

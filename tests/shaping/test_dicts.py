@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError, sections_of
 from envcoder_bench.shaping.dicts import read_dicts, valid_dict, with_dicts
 from envcoder_bench.shaping.loading import load_candidate
 
@@ -83,10 +83,12 @@ def test_functions_of_the_jail_replace_those_of_the_dicts():
     source = f'rewards = {{"up": 2.0}}\n\n\n{REWARD}'
     examined = load_candidate("mine", REWARD, "mine.py").functions
     both = load(source, examined)
-    assert both.functions["compute_reward"] is examined["compute_reward"] and both.patches == {"rewards": {"up": 2.0}}
+    assert both.functions["compute_reward"] is examined["compute_reward"] and sections_of(both.definitions) == {
+        "rewards": {"up": 2.0}
+    }
     alone = load(source[:22])
     assert set(alone.functions) == {"compute_reward", "compute_terminal"} and alone.source == source[:22]
-    assert load(REWARD, examined).functions is examined
+    assert load(REWARD, examined).definitions is examined
 
 
 @pytest.mark.parametrize("error", [RecursionError(), OverflowError("int too large"), KeyError("x"), MemoryError()])

@@ -8,7 +8,7 @@ import torch
 from shaping_fakes import load
 
 from envcoder_bench import torch_utils
-from envcoder_bench.shaping.contract import CandidateError, assemble
+from envcoder_bench.shaping.contract import CandidateError, assemble, sections_of
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
 
@@ -263,7 +263,7 @@ def test_non_utf_8_bytes_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
-    assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
+    assert fault(load_source(bad)) == f"mine.py:{line}: is not UTF-8 text from here on: save the file as UTF-8"
 
 
 def test_module_is_unloaded_with_its_last_function():
@@ -314,7 +314,7 @@ def test_assemble_refuses_missing_and_unknown_functions():
     with pytest.raises(CandidateError) as caught:
         assemble(candidate, candidate)
     assert str(caught.value) == "mine.py: needs compute_reward: neither it nor the baseline mine defines one"
-    with pytest.raises(ValueError, match=r"there is no shaper type 'compute_rewrd' \(did you mean compute_reward\?\)"):
+    with pytest.raises(ValueError, match=r"'compute_rewrd' is not a shaper type \(did you mean compute_reward\?\)"):
         assemble(candidate, candidate, ["compute_rewrd"])
 
 
@@ -329,7 +329,11 @@ def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
 
     candidate = load_candidate("mine", '\nrewards = {"upright": 1.0}\n', "mine.py", complete=complete)
     function = candidate.functions["compute_reward"]
-    assert function.line == 2 and function.call(3.0) == 6.0 and candidate.patches == {"rewards": {"upright": 1.0}}
+    assert (
+        function.line == 2
+        and function.call(3.0) == 6.0
+        and sections_of(candidate.definitions) == {"rewards": {"upright": 1.0}}
+    )
 
 
 def test_a_dict_that_a_task_refuses_has_its_line():

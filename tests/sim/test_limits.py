@@ -7,7 +7,7 @@ from backends import BACKENDS, Backend, both, commands, everywhere, stand, tenso
 
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 FRANKA = find_spec("FrankaCubeStack").model_path
 

@@ -10,7 +10,7 @@ from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.sim.mujoco_model import load_robot
 from envcoder_bench.sim.mujoco_plain import plain_model
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
 HINGED = f'<body name="arm">{ARM}</body>'

@@ -14,7 +14,7 @@ from warp_launches import launched_by
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.sim import in_background
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from mujoco_batches.compat import warp_modules
 from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.physics import warp_loading as loading

@@ -5,7 +5,7 @@ import torch
 from backends import Backend, both, everywhere, with_tasks
 
 from envcoder_bench.sim import Simulator, make_simulator
-from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.sources.registry import find_spec, task_names
 
 BOXES = 12  # each rests on four points
 BOX = '<body name="b{0}" pos="{0} 0 0.1"><freejoint/><geom type="box" size=".1 .1 .1" contype="0"/></body>'

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from outside_files import folder, forgotten  # noqa: F401, fixtures
 
 
 @pytest.fixture(autouse=True)

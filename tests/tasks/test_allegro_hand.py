@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.torch_utils import quat_apply, quat_diff_rad
 
 EVERYWHERE = torch.ones(3, dtype=torch.bool)

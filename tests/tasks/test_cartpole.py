@@ -7,7 +7,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 
 def poles(*rows):

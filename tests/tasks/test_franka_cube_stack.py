@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it
 ON_B = TABLE + 0.07 + 0.025

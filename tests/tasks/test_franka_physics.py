@@ -7,7 +7,7 @@ import torch
 from stacking_script import LIFT, RELEASE, StackingScript
 from task_helpers import baseline, begin, candidate, shipped, whole_state
 
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])
 S = math.sqrt(0.5)

@@ -14,7 +14,7 @@ from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.source import inlined
-from envcoder_bench.tasks.registry import find_spec, task_names
+from envcoder_bench.sources.registry import find_spec, task_names
 
 FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}

@@ -16,7 +16,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.state import bind
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.sources.registry import find_spec
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}

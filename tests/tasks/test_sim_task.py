@@ -9,10 +9,10 @@ import torch
 from fake_simulator import FakeSimulator
 from task_helpers import fake, shipped
 
+from envcoder_bench.sources.registry import find_spec, task_names
+from envcoder_bench.sources.shipped import shipped_class
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
-from envcoder_bench.tasks.registry import find_spec, task_names
-from envcoder_bench.tasks.sim_sources import shipped_class
 from envcoder_bench.tasks.sim_task import (
     SimTask,
     check_config,

@@ -8,8 +8,8 @@ import torch
 from task_helpers import fake, shipped
 
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import EnvGroups
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.terrain_locomotion import arctan2, grid_of
 
 TASKS = ("AnymalTerrain", "SpotTerrain")

@@ -10,10 +10,11 @@ import torch
 
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import Result, read_results
 from envcoder_bench.run.fitness import recorded_meaning
-from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.run.folder.ranked import compare_pairs, rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
@@ -70,6 +71,11 @@ class OpenedRun:
     def ranked(self) -> list[Ranked]:
         """The ranking."""
         return rank_run(self.folder, self.cfg, self.rows)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The differences of all pairs of candidates."""
+        return compare_pairs(self.folder, self.cfg, self.rows, self.ranked)
 
     def best(self) -> str:
         """Return the best candidate that is not a baseline; if there is none, the best baseline.
@@ -154,6 +160,12 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
             f"{run.folder.path}: candidate '{candidate}' has no policy of seed {chosen}{failed or unfinished}"
         )
     return chosen, file
+
+
+def median_seed(run: OpenedRun, candidate: str) -> int | None:
+    """Return the seed of a candidate's median fitness, the lower one of two; None without a fitness."""
+    measured = sorted((row.fitness, row.seed) for row in run.rows if row.candidate == candidate and row.measured)
+    return measured[(len(measured) - 1) // 2][1] if measured else None
 
 
 def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = None) -> Policy:

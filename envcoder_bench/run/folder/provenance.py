@@ -23,7 +23,7 @@ from envcoder_bench.core.settings import Settings, merged, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.shaping.discovery import name_fault
-from envcoder_bench.tasks.registry import outside_tasks
+from envcoder_bench.sources.registry import outside_tasks
 from envcoder_bench.tasks.spec import TaskSpec
 
 PACKAGES = {  # packages that results depend on bitwise; name in run.json: distribution

@@ -11,7 +11,8 @@ from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.results.effects import Study, studies, write_effects
 from envcoder_bench.results.logs import Point, read_episodes, read_points
-from envcoder_bench.results.ranking import Ranked, rank
+from envcoder_bench.results.pairs import Pairs, run_pairs
+from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
@@ -37,6 +38,12 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
     except (OSError, ValueError) as error:  # a ranking must not depend on it
         log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
         return ranked
+
+
+def compare_pairs(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], ranked: Sequence[Ranked]) -> Pairs:
+    """Compare all pairs of a ranked run."""
+    model = fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
+    return run_pairs(model, ranked, looks_at(folder, cfg))
 
 
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times

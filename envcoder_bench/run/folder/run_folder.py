@@ -54,7 +54,7 @@ from envcoder_bench.run.folder.provenance import Provenance, read_config, read_p
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.shaping.variants import Variant, pack_variants, read_variants
-from envcoder_bench.tasks.registry import file_of
+from envcoder_bench.sources.registry import file_of
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcoder_bench.compile.cache import own_code
+from envcoder_bench.compile.cache import code_digest
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.spec import Can
@@ -91,7 +91,7 @@ def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
 def _mark(folder: Path, cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
     """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
     texts = [(source.name, source.source) for source in (*sources, *([] if fitness is None else [fitness]))]
-    key = repr((own_code(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
+    key = repr((code_digest(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
     return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
 
 

@@ -160,7 +160,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
         with files.slow.step("checking", source.file):
             shaping = context.check(shaping)
         files.note_keepers(shaping.functions.values())
-        shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
+        shaping = replace(shaping, stages={**shaping.stages, **fitness_functions(files, seed)})
         traced = context.tracer(shaping, task)
         files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
     return traced
@@ -206,24 +206,20 @@ def make_group(source: CandidateSource, checked: Shaping, context: PrepareContex
     with of_candidate(source.file):
         judged, again = (load_and_assemble(source, files, seed) for _ in range(2))
     alone = load_and_assemble(files.baselines[UNSHAPED], files, seed)
-    functions = {
-        kinds.CANDIDATE: judged.functions,
-        kinds.UNSHAPED: alone.functions,
+    stages = {
+        kinds.CANDIDATE: judged.stages,
+        kinds.UNSHAPED: alone.stages,
         kinds.RUN: fitness_functions(files, seed),
     }
     # the fitness programs of an evaluation were traced with actions of the candidate's width
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
 
-    def is_judged(section: str) -> bool:
-        return KINDS[kinds.SECTION_TYPES[section]].judged_with == kinds.CANDIDATE
-
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
-        return {stage: stages[stage] for stage, stages in by_stage.items() if stage in stages}
+        return {stage: values[stage] for stage, values in by_stage.items() if stage in values}
 
     # an evaluation is of the unshaped task, seen and moved by the candidate: its own observations and actions
-    patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
-    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
+    evaluation = {"stages": judging(stages), "programs": judging(programs), "components": ()}
     training = replace(again, **kept)
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}), source.overrides)
 

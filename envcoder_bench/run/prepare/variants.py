@@ -33,9 +33,9 @@ from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import SUM, Combination, NotDivisible, find_combination
-from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Patch, Shaping
 from envcoder_bench.shaping.faults import of_candidate
-from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
+from envcoder_bench.shaping.kinds import ALIASES, REWARD
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
@@ -224,10 +224,10 @@ def _examine(
 
 def _explicit(source: CandidateSource, candidate: Candidate, sections: Sections | None) -> CandidateSource:
     """Return a candidate with the function that reads its dict of reward terms as text, if it has one."""
-    patched = REWARD in {SECTION_TYPES[section] for section in candidate.patches}
-    if not patched or sections is None or REWARD in definitions(source.source).names:
+    reward = candidate.definitions.get(REWARD)
+    if not isinstance(reward, Patch) or sections is None or REWARD in definitions(source.source).names:
         return source
-    return source._replace(source=f"{source.source}\n\n\n{sections.reward_text(candidate.patches)}")
+    return source._replace(source=f"{source.source}\n\n\n{sections.reward_text(reward.sections)}")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -502,8 +502,8 @@ def rollout(
             continue
         other = group(baseline, check_and_trace(baseline, context, seed))
         if other.action_dim == shaping.action_dim:
-            reward = group(source, shaping).functions["reward"]
-            mixed = replace(other, functions={**other.functions, "reward": reward}, components=shaping.components)
+            reward = group(source, shaping).stages["reward"]
+            mixed = replace(other, stages={**other.stages, "reward": reward}, components=shaping.components)
             shapings.append(mixed)
     env = build_env(spec, shapings, [seed] * len(shapings), ENVS)
     env.reset()

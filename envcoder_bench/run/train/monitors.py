@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.words import some
+from envcoder_bench.core.words import join_some
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.table import CONTACTS_HINT, MOST_NAMED
@@ -47,7 +47,7 @@ class PhysicsMonitor:
         lines = []
         if new:
             everyone = len(overflowed) == len(set(self._names)) > 1
-            whose = "all candidates" if everyone else some(new, MOST_NAMED)
+            whose = "all candidates" if everyone else join_some(new, MOST_NAMED)
             lines.append(
                 f"the simulation dropped contacts of {whose} for lack of room: "
                 f"do not trust their results, {CONTACTS_HINT}"
@@ -63,7 +63,7 @@ class PhysicsMonitor:
     def _warning(self, text: str, when: str) -> str:
         count = self._reported[text] = self._warnings[text]
         worst = sorted(self._blow_ups, key=lambda name: -self._blow_ups[name])
-        counts = some([f"{name} {self._blow_ups[name]}" for name in worst], MOST_NAMED)
+        counts = join_some([f"{name} {self._blow_ups[name]}" for name in worst], MOST_NAMED)
         where = f"; physics blow-ups: {counts}" if worst else ""
         return f"MuJoCo warned {count} time{'s' * (count > 1)} {when}: {text}{where}"
 
@@ -116,7 +116,7 @@ class FitnessMonitor:
         self._reported.update(new)
         numbers = episodes.fitness[faulty]
         numbers = numbers[~torch.isfinite(numbers)]
-        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
+        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new, MOST_NAMED)
         return [
             f"{_place(evaluation, faulty[0])}: fitness is {_kind(numbers)} for {whose} in the evaluation at iteration"
             f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation fails"
@@ -162,7 +162,7 @@ class NoiseMonitor:
         if not new:
             return []
         self._reported.update(new)
-        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
+        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new, MOST_NAMED)
         return [
             f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times the initial one at iteration"
             f" {iteration}, and it should fall as a policy learns: lower train.params.config.entropy_coef if it is"

@@ -7,7 +7,7 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
-from envcoder_bench.core.words import alone
+from envcoder_bench.core.words import format_fitness
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
 from envcoder_bench.env.trajectories import Recorder, Trajectories
 from envcoder_bench.results.logs import RunLogs
@@ -116,7 +116,7 @@ def evaluate_untrained(
         rows.append(row)
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
         logs.step_fitness.add(0, 0, UNTRAINED, seed, bin_ends(env.full_episode), step_means[g], env.task.dt)
-        note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
+        note(f"{UNTRAINED}, seed {seed}: fitness {format_fitness(row.fitness)}")
     logs.episodes.flush()
     logs.step_fitness.flush()
     return rows, recorder.result(played.fitness)

@@ -20,11 +20,12 @@ from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import flush_messages, note
-from envcoder_bench.core.words import alone
+from envcoder_bench.core.words import format_fitness
 from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.env.trajectories import Recorder, Trajectories
 from envcoder_bench.results.logs import Point, RunLogs
+from envcoder_bench.results.rows import best_mean
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import at_half_step, build_env
 from envcoder_bench.run.prepare.groups import Group
@@ -314,9 +315,8 @@ class Session:
         fitness = self.episodes.fitness.mean(dim=1)
         failed = self.failures()
         alive = [g for g in range(len(self.groups)) if g not in failed]
-        scores = [(self.groups[g].name, float(fitness[g])) for g in alive]
-        finite = [score for score in scores if math.isfinite(score[1])]
-        return max([*finite, *filter(None, [self.wave.best])], key=lambda score: score[1], default=None)
+        best = best_mean((self.groups[g].name, float(fitness[g])) for g in alive)
+        return max(filter(None, [best, self.wave.best]), key=lambda score: score[1], default=None)
 
     # log files
 
@@ -409,7 +409,7 @@ class Session:
 
     def _note_progress(self) -> None:
         best = self._best()
-        best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
+        best_text = "" if best is None else f", best {format_fitness(best[1])} {best[0]}"
         steps = self.iteration * self.trainer.horizon * self.env.num_envs
         note(f"iteration {self.iteration} of {self.cfg.learning_iterations}: {steps:,} env-steps{best_text}")
 

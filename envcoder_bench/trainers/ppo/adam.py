@@ -133,12 +133,13 @@ def _adam(
     if CLIPPED:
         limit = tl.load(max_norm + k) if SWEPT else max_norm
         g *= tl.minimum(limit / (tl.load(norm + k) + 1e-6), 1.0, propagate_nan=tl.PropagateNan.ALL)
-    g += (tl.load(decay + k) if SWEPT else decay) * p
+    # a sum of two products has two roundings; as fma, swept numbers and those of the config round alike
+    g = tl.fma(tl.load(decay + k) if SWEPT else decay, p, g)
     # first and second moment
     m = tl.load(exp_avg + at, mask=mask)
     v = tl.load(exp_avg_sq + at, mask=mask)
     m += (g - m) * (1.0 - BETA1)
-    v = v * BETA2 + g * g * (1.0 - BETA2)
+    v = tl.fma(g * g, 1.0 - BETA2, v * BETA2)
     tl.store(exp_avg + at, m, mask=mask)
     tl.store(exp_avg_sq + at, v, mask=mask)
     # update

@@ -1,0 +1,232 @@
+"""Which of two candidates is better, how sure this is, and how many seeds would tell.
+
+The console, the page, ``RunResult.difference`` and ``envcoder-bench compare RUN A B`` show the same ``Pair``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.statistics import (
+    LEVEL,
+    NAN,
+    Difference,
+    FitnessModel,
+    corrected,
+    look_level,
+    unseen_share,
+)
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
+
+BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
+POWER = 0.8  # probability with which so many seeds tell a difference
+MOST_SEEDS = 1000  # more are not counted
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A candidate, compared with another one.
+
+    Attributes:
+        mean, low, high: fitness of ``first`` minus that of ``second``, and its 95 % interval; NaN where unknown.
+        p: two-sided p-value that the true difference is 0, as if the run had no other pair.
+        corrected: the same, corrected for the ``tests`` of the family, which are the candidates of the run against the
+            human baseline, or all pairs, and for looks at the run, see ``statistics.look_level``.
+        seeds: number of seeds that both have.
+        seeds_needed: number of seeds with which a true difference of ``mean`` is told with a probability of POWER;
+            0 if it is told already, None if it is unknown or over MOST_SEEDS.
+        reason: why there is no interval; empty if there is one.
+    """
+
+    first: str
+    second: str
+    mean: float = NAN
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    corrected: float = NAN
+    tests: int = 0
+    seeds: int = 0
+    seeds_needed: int | None = None
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """BETTER, WORSE or CANNOT_TELL, of ``first``."""
+        return CANNOT_TELL if not self.corrected < LEVEL else BETTER if self.mean > 0 else WORSE
+
+    def __str__(self) -> str:
+        return sentence(self)
+
+
+class Pairs:
+    """All pairs of candidates of a run.
+
+    A pair with the human baseline is tested as the ranking marks it: corrected for the candidates. Any other pair is
+    one of all pairs, as the letters of the ranking are.
+
+    Args:
+        model: of the candidates whose training is complete.
+        missing: why further candidates cannot be compared, by name.
+        looks: how often the run was tested, as of ``ranking.rank``.
+    """
+
+    def __init__(self, model: FitnessModel, missing: Mapping[str, str] | None = None, looks: int = 1) -> None:
+        self.names = list(model.names)
+        self.missing = dict(missing or {})
+        self._index = {name: k for k, name in enumerate(self.names)}
+        self._rows = [model.differences(name, self.names[k:]) for k, name in enumerate(self.names, 1)]
+        p_values = [[difference.p for difference in row] for row in self._rows]
+        self._all = _Family([p for row in p_values for p in row], looks)
+        rest = [name for name in self.names if name not in BASELINES]
+        human = [model.difference(name, HUMAN).p for name in rest] if HUMAN in self._index else []
+        self._human = dict.fromkeys(rest, _Family(human, looks))
+
+    def named(self, first: str, second: str) -> Pair:
+        """Return ``of`` two names that somebody typed. Raises UserError with near matches for an unknown one."""
+        known = [*self.names, *self.missing]
+        for name in (first, second):
+            if name not in known:
+                raise UserError(f"no candidate '{name}'{near_matches(name, known)}; there are {', '.join(known)}")
+        if first == second:
+            raise UserError(f"{first} is given twice: give two candidates")
+        return self.of(first, second)
+
+    def of(self, first: str, second: str) -> Pair:
+        """Return a candidate compared with another one. Raises KeyError for a name that the run does not have."""
+        for name in (first, second):
+            if name in self.missing:
+                return Pair(first, second, reason=f"{name} {self.missing[name]}")
+        a, b = self._index[first], self._index[second]
+        difference = self._rows[min(a, b)][abs(b - a) - 1]
+        sign = 1.0 if a < b else -1.0
+        low, high = (difference.low, difference.high) if a < b else (-difference.high, -difference.low)
+        against = {first, second} - {HUMAN}
+        family = self._human.get(against.pop(), self._all) if len(against) == 1 else self._all
+        factor, corrected = family.of(difference.p)
+        return Pair(
+            first,
+            second,
+            sign * difference.mean,
+            low,
+            high,
+            difference.p,
+            corrected,
+            family.tests,
+            difference.seeds,
+            0 if corrected < LEVEL else seeds_needed(difference, difference.mean, family.next_level / factor),
+            _unknown(difference),
+        )
+
+
+class _Family:
+    """P-values that are corrected together, for their number and for looks, see ``statistics.corrected``.
+
+    Attributes:
+        next_level: of the tests at the next look, which an extension is.
+    """
+
+    def __init__(self, p_values: Sequence[float], looks: int = 1) -> None:
+        self.next_level = look_level(looks + 1)
+        known = np.array(p_values, dtype=float)
+        self._sorted = np.sort(known[np.isfinite(known)])
+        self._corrected = np.array(corrected(self._sorted, looks))
+        self.tests = len(self._sorted)
+
+    def of(self, p: float) -> tuple[int, float]:
+        """Return Holm's factor of one of the p-values, and the corrected one."""
+        if math.isnan(p):
+            return 1, NAN
+        place = int(np.searchsorted(self._sorted, p))
+        return max(self.tests - place, 1), float(self._corrected[place])
+
+
+def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) -> int | None:
+    """Return the number of seeds with which a true effect is told from 0 with a probability of POWER.
+
+    The test is that of ``difference``: its standard error falls with the root of the number of seeds, its degrees of
+    freedom grow with it, and fewer outcomes can be unseen. None if nothing is known of the spread, or more than MOST_SEEDS are needed.
+
+    Args:
+        effect: the true difference.
+        level: of the test, two-sided.
+    """
+    if not (difference.seeds > 1 and difference.error > 0 and math.isfinite(effect)):
+        return None
+    from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
+    needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
+    times = seeds / difference.seeds
+    unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
+    enough = abs(effect) >= np.hypot(needed * difference.error / np.sqrt(times), unseen)
+    return int(seeds[enough.argmax()]) if enough.any() else None
+
+
+def _unknown(difference: Difference) -> str:
+    if not math.isnan(difference.low):
+        return ""
+    if difference.seeds < 2:
+        return "one seed does not say how much seeds differ"
+    return "their seeds do not differ, so that nothing is known of chance"
+
+
+def sentence(pair: Pair, decimals: int | None = None) -> str:
+    """Return a pair in words, e.g. ``a is better than b: +0.20 [+0.05, +0.35], p = 0.01 over 5 seeds``."""
+    words = {BETTER: f"{pair.first} is better than {pair.second}", WORSE: f"{pair.first} is worse than {pair.second}"}
+    verdict = words.get(pair.verdict, f"{pair.first} against {pair.second}: cannot tell")
+    if math.isnan(pair.mean):
+        return f"{verdict}: {pair.reason}" if pair.verdict in words else f"{verdict}; {pair.reason}"
+    places = decimal_places([pair.mean, pair.low, pair.high]) if decimals is None else decimals
+    joint = ": " if pair.verdict in words else "; difference "
+    text = f"{verdict}{joint}{fixed(pair.mean, places, '+')}"
+    if pair.reason:
+        return f"{text}; {pair.reason}"
+    text += f" [{fixed(pair.low, places, '+')}, {fixed(pair.high, places, '+')}], {p_text(pair)}"
+    return f"{text} over {counted(pair.seeds, 'seed')}"
+
+
+def p_text(pair: Pair) -> str:
+    """Return ``p = 0.012``, with the one that is corrected for all tests, and all looks at the run."""
+    tests = f"{pair.tests:,} tests and " if pair.tests > 1 else ""
+    return f"{_p(pair.p)} (corrected for {tests}all looks: {_p(pair.corrected)})"
+
+
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {number(p, 2)}"
+
+
+def advice(pair: Pair, folder: str = "RUN") -> str:
+    """Return how many seeds would tell, and the command that trains them; empty where that is told or unknown."""
+    if pair.verdict != CANNOT_TELL or (math.isnan(pair.low) and pair.seeds > 1) or math.isnan(pair.mean):
+        return ""
+    if pair.seeds < 2:
+        return f"eval-shapers --extend {folder} --seeds 3 trains two more"
+    if pair.seeds_needed is None:
+        return f"over {MOST_SEEDS:,} seeds would tell, if the difference is what it seems: take either"
+    seeds = max(pair.seeds_needed, pair.seeds + 1)
+    return (
+        f"{seeds:,} seeds would tell, in {100 * POWER:.0f} % of runs, if the difference is what it seems:"
+        f" eval-shapers --extend {folder} --seeds {seeds}"
+    )
+
+
+def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], looks: int = 1) -> Pairs:
+    """Return the pairs of a ranked run; ``model`` is that of its candidates whose training is complete."""
+    names = {*model.names}
+    missing = {row.candidate: _missing(row) for row in ranked if row.candidate not in names}
+    return Pairs(model, missing, looks)
+
+
+def _missing(row: Ranked) -> str:
+    if row.rank is None:
+        return "has no fitness"
+    if row.stopped_at:
+        return f"was stopped by the race at iteration {row.stopped_at:,}"
+    return "is the policy before training" if row.name == UNTRAINED else "has no row in results.csv"

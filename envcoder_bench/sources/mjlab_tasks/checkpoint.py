@@ -1,0 +1,184 @@
+"""The state of a world and its blocks: all tensors that their objects hold, by path."""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, Commands, EnvView
+
+_SIMULATED = (
+    "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
+    "eq_active",
+)  # fmt: skip
+_SKIPPED = (
+    "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
+    "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
+)  # fmt: skip
+_SEPARATOR = "/"
+
+
+def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
+    """Return the objects whose tensors are state, by name."""
+    roots = {"actions": world.action_manager, "episode_length": {"buf": world.episode_length_buf}}
+    for name, entity in world.scene.entities.items():
+        roots[f"entity {name}"] = {
+            "data": vars(getattr(entity, "_data", None) or _Nothing()),
+            "actuators": getattr(entity, "_actuators", []),
+            "terrain": {key: getattr(entity, key) for key in TERRAIN if hasattr(entity, key)},
+        }
+    roots.update({f"sensor {name}": sensor for name, sensor in world.scene.sensors.items()})
+    for k, block in enumerate(blocks):
+        roots[f"block {k}"] = {
+            "events": block.event_manager,
+            "commands": block.command_manager,
+            "observations": [manager for manager, _ in block._observations],
+            "rewards": [term.cfg.func for term in block.rewards.terms],
+            "ends": [term.cfg.func for term in block.ends.terms],
+            "metrics": block.metrics_manager,
+            "terminations": block.termination_manager,
+        }
+    return roots
+
+
+def _fields(sim: Any) -> list[str]:
+    """Return the fields of the state of MuJoCo Warp that the model has."""
+    return [name for name in _SIMULATED if getattr(sim.wp_data, name).size]
+
+
+class _Nothing:
+    pass
+
+
+def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, tensor, and its owner, of everything that a value holds, and numbers if asked for."""
+    if isinstance(value, (str, bytes, int, float, bool, type(None), torch.device, type)) or (
+        callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
+    ):
+        return
+    if id(value) in seen or isinstance(value, (EnvView, Commands, Tensor)):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        # other keys are of caches, such as constants by device
+        items: Iterator[tuple[Any, Any]] = ((name, x) for name, x in value.items() if isinstance(name, (str, int)))
+    elif isinstance(value, (list, tuple)):
+        items = iter(enumerate(value))
+    elif type(value).__module__.split(".")[0] in ("torch", "numpy", "warp", "mujoco", "mujoco_warp", "builtins"):
+        return
+    else:
+        items = iter(getattr(value, "__dict__", {}).items())
+    for name, own in list(items):
+        place = f"{path}{_SEPARATOR}{name}"
+        number = numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED
+        if number or isinstance(own, Tensor):
+            yield place, own, (value, name)
+        elif name not in _SKIPPED:
+            yield from _walk(own, place, seen, numbers)
+
+
+def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, value and owner of the tensors that objects keep between steps, and of numbers if asked for."""
+    seen: set[int] = {id(world), id(world.scene), id(world.sim), *map(id, blocks)}
+    for name, root in _roots(world, blocks).items():
+        yield from _walk(root, name, seen, numbers)
+
+
+def held_by(value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what one object keeps, as ``held`` with numbers."""
+    return _walk(value, "", set(), numbers=True)
+
+
+def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of everything on the CPU."""
+    state = {f"live/{key}": x for key, x in live.items()}
+    state["world/steps"] = torch.tensor(world.steps)
+    for path, x, _ in held(world, blocks):
+        state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
+    sim = world.sim
+    if isinstance(sim, BatchSimulation):
+        sim._push()
+        state["sim/rows"] = torch.from_numpy(sim.batch.state)
+        state.update({f"model/{name}": torch.from_numpy(rows) for name, rows in sim.model.get_rows().items()})
+    else:
+        state.update({f"sim/{name}": getattr(sim.data, name)[:] for name in _fields(sim)})
+        state.update({f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields})
+    return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
+
+
+def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Restore what ``saved`` returned, and compute what derives from it."""
+    sim = world.sim
+    for key, x in live.items():
+        x.copy_(state[f"live/{key}"])
+    if isinstance(sim, BatchSimulation):
+        sim.model.set_rows({name: state[f"model/{name}"].numpy() for name in sim.expanded_fields})
+        sim._push()
+        sim.batch.state[:] = state["sim/rows"].numpy()
+        sim.data.stale()
+    else:
+        for name in sim.expanded_fields:
+            getattr(sim.model, name)[:] = state[f"model/{name}"].to(world.env.device)
+        for name in _fields(sim):
+            getattr(sim.data, name)[:] = state[f"sim/{name}"].to(world.env.device)
+    sim.forward()
+    world.count(int(state["world/steps"]))
+    # buffers that appear with the first value exist in the saved state, or in the live one, alone
+    owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
+    for path, (x, owner) in owners.items():
+        own = state.get(f"held/{path}")
+        if own is None:
+            _forget(owner)
+        elif isinstance(x, Tensor) and x.shape == own.shape:
+            x.copy_(own)
+        else:
+            assign(owner, own.to(world.env.device) if isinstance(x, Tensor) else own.item())
+    roots = _roots(world, blocks)
+    for key, own in state.items():
+        path = key.removeprefix("held/")
+        if key.startswith("held/") and path not in owners:
+            assign(_owner(roots, path), own.to(world.env.device).clone())
+    world.sense()
+    world.sensed()
+
+
+def _owner(roots: Mapping[str, Any], path: str) -> tuple[Any, Any]:
+    """Return the object at a path without its last part, and this part."""
+    name, *parts = path.split(_SEPARATOR)
+    value = roots[name]
+    for part in parts[:-1]:
+        value = _part(value, part)
+    return value, parts[-1]
+
+
+def _part(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value[name] if name in value else value[int(name)]
+    return value[int(name)] if isinstance(value, (list, tuple)) else vars(value)[name]
+
+
+def _forget(owner: tuple[Any, Any]) -> None:
+    """Remove a buffer that did not exist yet."""
+    value, name = owner
+    if isinstance(value, dict):
+        del value[name]
+    else:
+        object.__setattr__(value, name, None)
+
+
+def assign(owner: tuple[Any, Any], x: Any) -> None:
+    """Put a value where ``held`` has read one."""
+    value, name = owner
+    if isinstance(value, dict):
+        value[name] = x
+    elif isinstance(value, list):
+        value[int(name)] = x
+    else:
+        object.__setattr__(value, name, x)

@@ -1,0 +1,145 @@
+"""What the dicts of candidates stand for: functions that read the results of their terms."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sources.mjlab_tasks.facts import Facts
+from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, PatchError, raised_in
+from envcoder_bench.sources.mjlab_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
+from envcoder_bench.sources.mjlab_tasks.source import shared_by_groups
+from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
+from envcoder_bench.tasks.base import EnvGroups
+
+TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
+SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+
+_FUNCTIONS = {
+    "compute_reward": """def compute_reward(reward_buf, reward_terms):
+    \"\"\"The weighted sum of its reward terms.\"\"\"
+    return reward_buf, {{{columns}}}
+""",
+    "compute_observation": """def compute_observation(obs_buf):
+    \"\"\"Its observation terms of the actor.\"\"\"
+    return obs_buf[:, :{width}]
+""",
+    "compute_critic_observation": """def compute_critic_observation(critic_buf):
+    \"\"\"Its observation terms of the critic.\"\"\"
+    return critic_buf[:, :{critic}]
+""",
+    "compute_terminal": """def compute_terminal(reset_buf):
+    \"\"\"Its termination terms, without time-outs.\"\"\"
+    return reset_buf
+""",
+}
+
+
+def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Callable[[str], bool]) -> str:
+    """Return the functions that read the results of a candidate's terms, without those that its file has.
+
+    Args:
+        terms: the names of its reward terms.
+        widths: columns of the observations of its ``actor`` and, if there is one, its ``critic``.
+    """
+    columns = ", ".join(f"{name!r}: reward_terms[:, {k}]" for k, name in enumerate(terms))
+    texts = [text for name, text in _FUNCTIONS.items() if not file_has(name)]
+    numbers = {"width": widths["actor"], "critic": widths.get("critic", 0)}
+    return "\n\n".join(
+        text.format(columns=columns, **numbers) for text in texts if numbers["critic"] or "critic" not in text
+    )
+
+
+def functions_of(terms: Sequence[str], widths: Mapping[str, int]) -> dict[str, Callable[..., Any]]:
+    """Return the functions of ``functions_text``."""
+
+    def compute_reward(reward_buf: Tensor, reward_terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return reward_buf, {name: reward_terms[:, k] for k, name in enumerate(terms)}
+
+    def compute_observation(obs_buf: Tensor) -> Tensor:
+        return obs_buf[:, : widths["actor"]]
+
+    def compute_critic_observation(critic_buf: Tensor) -> Tensor:
+        return critic_buf[:, : widths["critic"]]
+
+    def compute_terminal(reset_buf: Tensor) -> Tensor:
+        return reset_buf
+
+    functions = [compute_reward, compute_observation, compute_terminal]
+    if "critic" in widths:
+        functions.append(compute_critic_observation)
+    return {function.__name__: function for function in functions}
+
+
+class MjlabSections:
+    """The sections of a task's config: what dicts of candidates stand for, and whether they fit.
+
+    Args:
+        facts: the task.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @functools.cached_property
+    def _trial(self) -> MjlabTask:
+        return MjlabTask(self._facts, {}, TRIAL_ENVS, "cpu")
+
+    def complete(self, module: Mapping[str, Any], source: str) -> tuple[dict[str, Callable[..., Any]], Patches]:
+        """Return the functions that read the results of a candidate's dicts, and the dicts, by section.
+
+        Raises:
+            PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
+        """
+        patches = in_module(module, source)
+        if not patches:
+            return {}, {}
+        base = self._facts.source.env_cfg()
+        configs = patched(base, [patches], self._facts.obs_sets["actor"][0])
+        if (shared := shared_by_groups(configs[0])) is not None:
+            section, name, what, remedy = shared
+            raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
+        names, widths = list(configs[0].rewards), dict(self._facts.own_widths)
+        if not only_weights(patches) or changes_terms(base.curriculum):
+            names, widths = self.tried(patches)
+        for name, width in (*widths.items(), ("terms", len(names))):
+            if width > self._facts.widths.get(name, width):
+                section = "rewards" if name == "terms" else "observations"
+                spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
+                raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
+        functions = functions_of(names, widths)
+        return {name: function for name, function in functions.items() if name not in module}, patches
+
+    def reward_text(self, patches: Patches) -> str:
+        """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
+        config = patched(self._facts.source.env_cfg(), [patches], self._facts.obs_sets["actor"][0])[0]
+        return functions_text(list(config.rewards), self._facts.own_widths, lambda name: name != "compute_reward")
+
+    def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
+        """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
+        task = self._trial
+        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
+        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
+        try:
+            task.patch([patches])
+            task.attach(groups)
+            task.prepare_reset(everyone)
+            task.settle()
+            task.step(groups.actions)
+            task.settle()
+        except PatchError:
+            raise
+        except FAULTS as error:
+            raise raised_in(", ".join(patches), "", error) from error
+        for error in task.faults.values():
+            raise error
+        block = task.blocks[0]
+        if (overridden := block.set_by_curriculum()) is not None:
+            section, name = overridden
+            message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
+            raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
+        return list(block.configs[0].rewards), block.obs_widths()

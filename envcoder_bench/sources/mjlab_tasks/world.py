@@ -1,0 +1,282 @@
+"""The scene, the simulation and the actions that all groups share."""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+from mjlab.managers.action_manager import ActionManager
+from mjlab.scene import Scene
+from mjlab.sim.sim_data import TorchArray, WarpBridge
+from mjlab.terrains import TerrainEntity
+from torch import Tensor
+
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+from envcoder_bench.sources.mjlab_tasks.draws import Draws, TermStream, drawing
+from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginning
+from envcoder_bench.sources.mjlab_tasks.parts import Call, Parts
+from envcoder_bench.sources.mjlab_tasks.view import Commands, EnvView
+from mujoco_batches.physics.warp_streams import TorchStream
+
+TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
+_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
+
+
+class World:
+    """One scene in ``num_envs`` environments.
+
+    Args:
+        cfg: mjlab's config of the task, which this class may change.
+        simulation: creates the simulation, as mjlab's ``Simulation``.
+
+    Attributes:
+        scene, sim, action_manager: mjlab's; ``commands`` are those of all blocks.
+        steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
+        reads: how often mjlab's code has read ``steps``, or has run the simulation.
+        parts: runs the parts of a step.
+        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
+        episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
+    """
+
+    def __init__(
+        self,
+        cfg: Any,
+        num_envs: int,
+        device: str,
+        simulation: Callable[..., Any],
+        obs_sets: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.obs_sets = obs_sets
+        cfg.scene.num_envs = num_envs
+        generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
+        if generator is not None and generator.seed is None:
+            generator.seed = TERRAIN_SEED
+        self.cfg, self.num_envs, self.reads = cfg, num_envs, 0
+        self.scene, self.evaluates = Scene(cfg.scene, device=device), False
+        if self.scene.terrain is not None:
+            self.scene.terrain.__class__ = _Terrain
+            self.scene.terrain.world = self  # type: ignore[attr-defined]
+        model: dict[str, Any] = {}
+        if hasattr(self.scene, "collect_variant_info"):
+            model = {"spec": self.scene.spec, "variant_info": self.scene.collect_variant_info()}
+        else:  # mjlab 1.2 and 1.3
+            model = {"model": self.scene.compile()}
+        self.sim = simulation(num_envs=num_envs, cfg=cfg.sim, device=device, **model)
+        if not isinstance(self.sim, BatchSimulation):
+            self.sim._data_bridge = _InOrder(self.sim.wp_data)
+            self.sim._model_bridge = _InOrder(self.sim.wp_model, nworld=num_envs)
+            self.sim._reset_mask._torch_stream = None
+            self._on_stream = TorchStream(torch.device(device))
+            for name in ("step", "forward", "reset", "recompute_constants"):
+                setattr(self.sim, name, self._counted(getattr(self.sim, name)))
+        self.parts = Parts(None, self, [])
+        self._initialize(device)
+        self.steps = 0
+        self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.env = EnvView(self, slice(0, num_envs), cfg)
+        self.env.command_manager = self.commands = Commands(cfg.commands)  # type: ignore[assignment]
+        self.action_manager = ActionManager(cfg.actions, self.env)
+        self.env.action_manager = self.action_manager
+        everyone = torch.arange(num_envs, device=device)
+        self.draws, self.delays = Draws(torch.zeros_like(everyone), everyone), self._actuator_delays()
+
+    def _counted(self, method: Callable[..., None]) -> Callable[..., None]:
+        """Return a method of the simulation that is in the order of torch's work, and noted in ``reads``."""
+
+        def counted(*args: Any) -> None:
+            self.reads += 1
+            with self._on_stream():
+                method(*args)
+
+        return counted
+
+    def _initialize(self, device: str) -> None:
+        """Bind entities and sensors to the simulation."""
+        self._rays: list[Any] = []  # sensors that mjlab's simulation does not serve
+        sim, sensors = self.sim, list(self.scene.sensors.values())
+        if not isinstance(sim, BatchSimulation):
+            self.scene.initialize(mj_model=sim.mj_model, model=sim.model, data=sim.data)
+            if self.scene.sensor_context is not None:
+                sim.set_sensor_context(self.scene.sensor_context)
+            return
+        self.scene._default_env_origins = torch.zeros(self.num_envs, 3)
+        for part in [*self.scene.entities.values(), *sensors]:
+            part.initialize(sim.mj_model, sim.model, sim.data, device)
+        self._rays = [sensor for sensor in sensors if sensor.requires_sensor_context]
+        for sensor in self._rays:
+            sensor.set_context(self)  # it asks whether there is one
+
+    def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
+        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
+
+        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
+        where policies are evaluated, lanes are spread evenly over all levels and stay there.
+        """
+        terrain, count = self.scene.terrain, int(lanes.max()) + 1
+        self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
+        if terrain is None:
+            return
+        assert terrain.env_origins is not None
+        if terrain.terrain_origins is None:
+            grid = terrain._compute_env_origins_grid(count, terrain.cfg.env_spacing)
+            terrain.env_origins.copy_(grid[lanes])
+            return
+        levels, types, most = terrain.terrain_levels, terrain.terrain_types, terrain.cfg.max_init_terrain_level
+        with TermStream("terrain", seeds, lanes, -1), drawing():
+            rows = terrain.max_terrain_level if most is None or evaluates else min(most + 1, terrain.max_terrain_level)
+            first = torch.randint(0, rows, (self.num_envs,), device=levels.device)
+        # the types of one group, by mjlab's rule; the tensors stay, as views of parts of them exist
+        generator = terrain.cfg.terrain_generator
+        assert generator is not None
+        shares = np.array([kind.proportion for kind in generator.sub_terrains.values()])
+        arguments = [count, terrain.terrain_origins, shares / shares.sum()]
+        if "proportions" not in inspect.signature(terrain._compute_env_origins_curriculum).parameters:  # mjlab 1.2
+            arguments.pop()
+        terrain._compute_env_origins_curriculum(*arguments)
+        types.copy_(terrain.terrain_types[lanes])
+        levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * rows).long() if evaluates else first)
+        terrain.terrain_levels, terrain.terrain_types = levels, types
+        terrain.env_origins.copy_(terrain.terrain_origins[levels, types])
+
+    @property
+    def clock(self) -> Any:
+        return self.steps if self._clock is None else self._clock
+
+    def count(self, steps: int) -> None:
+        """Set the number of control steps so far, which curricula read."""
+        self.steps = steps
+        if self._clock is not None:
+            self._clock.fill_(steps)
+
+    def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it.
+
+        Args:
+            stages: in turn, the name of a part, the calls between the part before and this one, and its own; without
+                calls in between, a stage is in the part of the stage before.
+        """
+
+        def control(k: int) -> None:
+            with self.drawing(f"actions/{k}"):
+                if k == 0:
+                    self.action_manager.process_action(action)
+                self.action_manager.apply_action()
+                self.scene.write_data_to_sim()
+
+        def go_on(k: int) -> None:
+            self.scene.update(dt=self.env.physics_dt)
+            control(k)
+
+        def end() -> None:
+            self.scene.update(dt=self.env.physics_dt)
+            self.episode_length_buf.add_(1)
+
+        for k in range(self.cfg.decimation):
+            self.parts(f"control {k}", functools.partial(go_on if k else control, k))
+            self.sim.step()
+        self.count(self.steps + 1)
+        name, calls = "judge", [end]
+        for following, between, call in stages:
+            if between:
+                self.parts(name, _in_turn(calls))
+                self.parts.between(_in_turn(between))
+                name, calls = following, []
+            calls.append(call)
+        self.parts(name, _in_turn(calls))
+
+    def reset(self, mask: Tensor) -> None:
+        """Reset the simulation where ``mask`` is True."""
+        with FixedShapes(self.num_envs, "the simulation's reset"):
+            self.sim.reset(EnvIds.of(mask))
+
+    @contextmanager
+    def drawing(self, name: str) -> Iterator[None]:
+        """Let the code of actions and actuators inside the block draw in the name ``name``."""
+        with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
+            yield
+
+    def write_first_commands(self, mask: Tensor) -> None:
+        """Write the actuators' commands anew after the resets where ``mask`` is True."""
+        with self.drawing("actions/first"), beginning(self.delays, mask):
+            self.scene.write_data_to_sim()
+
+    def _actuator_delays(self) -> list[ActuatorDelay]:
+        """Return the delays of all actuators, each once."""
+        delays: dict[int, Any] = {}
+        for entity in self.scene.entities.values():
+            for actuator in getattr(entity, "_actuators", ()):
+                kept = getattr(actuator, "_delay_buffers", None) or {"": getattr(actuator, "_delay_buffer", None)}
+                delays.update({id(delay): delay for delay in kept.values() if delay is not None})
+        for delay in delays.values():
+            delay.__class__ = ActuatorDelay
+        return list(delays.values())
+
+    def sense(self) -> None:
+        """Cast rays."""
+        sim, context = self.sim, self.scene.sensor_context
+        if not isinstance(sim, BatchSimulation) and context is not None:
+            self.parts("rays", context.prepare, masked=True)
+            with self._on_stream():
+                if sim.sense_graph is not None:
+                    wp.capture_launch(sim.sense_graph)
+                else:
+                    sim._sense_kernel()
+        for sensor in self._rays:
+            sensor.prepare_rays()
+            points, rays = (wp.to_torch(x).view(self.num_envs, -1, 3) for x in (sensor._ray_pnt, sensor._ray_vec))
+            excluded = sensor._ray_bodyexclude.numpy()
+            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.cfg.include_geom_groups, excluded)
+            for target, x in zip((sensor._ray_dist, sensor._ray_geomid, sensor._ray_normal), hits):
+                wp.to_torch(target).copy_(x)
+
+    def sensed(self) -> None:
+        """Compute where rays hit, and let sensors compute their data from the present state."""
+        if not isinstance(self.sim, BatchSimulation) and self.scene.sensor_context is not None:
+            self.scene.sensor_context.finalize()
+        for sensor in self._rays:
+            sensor.postprocess_rays()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the data that sensors have computed."""
+        for sensor in self.scene.sensors.values():
+            sensor._invalidate_cache()
+
+
+def _in_turn(calls: list[Call]) -> Call:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+class _Terrain(TerrainEntity):
+    """mjlab's terrain, whose levels stay as they are in evaluations."""
+
+    world: World
+
+    def update_env_origins(self, env_ids: Any, move_up: Tensor, move_down: Tensor) -> None:
+        if not self.world.evaluates:
+            super().update_env_origins(env_ids, move_up, move_down)
+
+
+class _InOrder(WarpBridge):
+    """mjlab's bridge to Warp's arrays, whose writes are in the order of torch's work, also in a capture."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if isinstance(value, TorchArray):
+            value._torch_stream = None
+        return value

@@ -1,0 +1,136 @@
+"""mjlab's own ``ManagerBasedRlEnv`` with the random numbers that this project's adapter draws."""
+
+import os
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+from mjlab.envs import ManagerBasedRlEnv
+
+from envcoder_bench.core import stream
+from envcoder_bench.sources.mjlab_tasks.draws import TermStream, drawing
+from envcoder_bench.sources.mjlab_tasks.source import quiet
+
+
+class RowsStream(TermStream):
+    """Draws for some environments: those that the code was given, or those that it found last."""
+
+    __slots__ = ("_all", "rows")
+
+    def __init__(self, name, seeds, lanes, step):
+        super().__init__(name, seeds, lanes, step)
+        self.rows, self._all = None, (self._lanes, self._offsets)
+
+    def note_found(self, mask, indices):
+        if len(mask) == len(self._all[0]):
+            self.rows = indices.flatten()
+
+    def next(self, rows, device):
+        lanes, offsets = self._all
+        if rows != len(lanes):
+            assert self.rows is not None and rows == len(self.rows), (self.name, rows)
+            lanes, offsets = lanes[self.rows], offsets[self.rows]
+        elif self.rows is not None and rows == len(self.rows):
+            lanes, offsets = lanes[self.rows], offsets[self.rows]
+        self._lanes, self._offsets = lanes, offsets
+        return super().next(rows, device)
+
+
+class _Func:
+    def __init__(self, func, name, takes_ids):
+        self._func, self._name, self._takes_ids = func, name, takes_ids
+
+    def __call__(self, env, *args, **params):
+        current = stream.current()
+        if isinstance(current, TermStream):
+            current.rename(self._name)
+            if self._takes_ids:
+                current.rows = args[0]
+        return self._func(env, *args, **params)
+
+    def __getattr__(self, name):
+        if name.startswith("_"):  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self._func, name)
+
+
+class Reference:
+    """mjlab's environment of a task; ``step`` returns its reward, observations, terminations and time-outs."""
+
+    def __init__(self, cfg, num_envs, device="cpu"):
+        cfg.scene.num_envs = num_envs
+        cfg.seed = 42  # mjlab's default, which also generates the terrain
+        self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.lanes = torch.arange(num_envs, device=device)
+        self.at = -1
+        startup = {name: e for name, e in cfg.events.items() if e is not None and e.mode == "startup"}
+        for name, event in startup.items():
+            event.func = _Func(event.func, f"events/{name}", True)
+        with patch.dict(os.environ), quiet(), self._stream("events/startup"):  # it sets a variable
+            self.env = env = ManagerBasedRlEnv(cfg, device=device)
+        terrain = env.scene.terrain
+        if terrain is not None and terrain.terrain_origins is not None:
+            with self._stream("terrain"):
+                levels = torch.randint(0, terrain.cfg.max_init_terrain_level + 1, (num_envs,), device=device)
+            terrain.terrain_levels.copy_(levels)
+            terrain.env_origins.copy_(terrain.terrain_origins[levels, terrain.terrain_types])
+        for name, term in zip(env.curriculum_manager.active_terms, getattr(env.curriculum_manager, "_term_cfgs", ())):
+            term.func = _Func(term.func, f"curriculum/{name}", True)
+        events = env.event_manager
+        for cfgs in events._mode_term_cfgs.values():
+            for term in cfgs:
+                if not isinstance(term.func, _Func):
+                    name = next(name for name, own in events.cfg.items() if own is term)
+                    term.func = _Func(term.func, f"events/{name}", True)
+        for group, terms in env.observation_manager._group_obs_term_names.items():
+            for name, term in zip(terms, env.observation_manager._group_obs_term_cfgs[group]):
+                term.func = _Func(term.func, f"observations/{group}/{name}", False)
+        self._wrap(events, "apply", lambda mode="", **k: f"events/{mode}")
+        self._wrap(events, "reset", lambda *a, **k: "events/timers", ids=True)
+        for name, term in getattr(env.command_manager, "_terms", {}).items():
+            self._wrap(term, "reset", lambda *a, name=name, **k: f"commands/{name}/reset", ids=True)
+            self._wrap(term, "compute", lambda *a, name=name, **k: f"commands/{name}")
+        self._wrap(env.curriculum_manager, "compute", lambda *a, **k: "curriculum")
+        self._wrap(env.observation_manager, "compute", lambda *a, **k: "observations")
+        # mjlab's sensors keep the data of before ``forward`` unless any environment was reset
+        sense = env.sim.sense
+
+        def fresh():
+            sense()
+            for sensor in env.scene.sensors.values():
+                sensor._invalidate_cache()
+
+        env.sim.sense = fresh
+        self.resets = 0
+
+    @contextmanager
+    def _stream(self, name):
+        with RowsStream(name, self.seeds, self.lanes, self.at) as own, drawing():
+            yield own
+
+    def _wrap(self, owner, method, name_of, ids=False):
+        original = getattr(owner, method)
+
+        def wrapped(*args, **kwargs):
+            mode = kwargs.get("mode")
+            before, self.at = self.at, self.at if mode in ("interval", "step") or self.at < 0 else self.begins
+            with self._stream(name_of(*args, **kwargs)) as own:
+                if ids:
+                    own.rows = args[0] if args else kwargs["env_ids"]
+                result = original(*args, **kwargs)
+            self.at = before
+            return result
+
+        setattr(owner, method, wrapped)
+
+    def reset(self):
+        self.at = self.begins = 0
+        with quiet():
+            return self.env.reset()[0]
+
+    def step(self, action, at):
+        self.at, self.begins = at, at + 1
+        with quiet():
+            obs, reward, terminated, time_outs, _ = self.env.step(action)
+        self.resets += int((terminated | time_outs).sum())
+        return obs, reward.clone(), terminated.clone(), time_outs.clone()
