@@ -28,7 +28,7 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
         # what to do next: more seeds, or to look why
         why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
         lines.append(advice(pair, folder) or why)
-    return [*lines, *several, *hacked(ranked), *half_step(ranked)]
+    return [*lines, *new_seeds(ranked), *several, *hacked(ranked), *half_step(ranked)]
 
 
 def first_place(ranked: Sequence[Ranked]) -> list[str]:
@@ -54,12 +54,13 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
             f" {percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {percent(by_chance[0].p_best)}"
         )
     sure = f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure
-    return [sure, *_new_seeds(leader, ranked)]
+    return [sure]
 
 
-def _new_seeds(leader: Ranked, ranked: Sequence[Ranked]) -> list[str]:
+def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
     """Return what new seeds of the first candidate are expected to have: it is first because of its luck, too."""
-    if math.isnan(leader.expected):
+    leader = next((row for row in ranked if row.rank == 1), None)
+    if leader is None or math.isnan(leader.expected):
         return []
     decimals = decimal_places([row.fitness for row in ranked if row.rank is not None])
     mean, low, high, fitness = (

@@ -140,7 +140,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
     tested = sum(not math.isnan(r.vs_human_p) for r in shown)
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
-        notes.append(f"!: it differs from 0 (moderated t-test, 5 % over all looks{of})")
+        notes.append(f"!: it differs from 0 (moderated t-test, 5 %{of})")
     notes += [*unseen(shown), *ties(shown), *lost_seeds(shown)]
     # columns
     columns = {name: metric for name, metric in METRICS.items() if metric.short}

@@ -150,7 +150,8 @@ def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) ->
     """Return the number of seeds with which a true effect is told from 0 with a probability of POWER.
 
     The test is that of ``difference``: its standard error falls with the root of the number of seeds, its degrees of
-    freedom grow with it, and fewer outcomes can be unseen. None if nothing is known of the spread, or more than MOST_SEEDS are needed.
+    freedom grow with it, and fewer outcomes can be unseen. None if nothing is known of the spread, or if more than
+    MOST_SEEDS are needed.
 
     Args:
         effect: the true difference.
@@ -213,7 +214,7 @@ def advice(pair: Pair, folder: str = "RUN") -> str:
     seeds = max(pair.seeds_needed, pair.seeds + 1)
     return (
         f"{seeds:,} seeds would tell, in {100 * POWER:.0f} % of runs, if the difference is what it seems:"
-        f" eval-shapers --extend {folder} --seeds {seeds}"
+        f" a further look, whose test is stricter, with eval-shapers --extend {folder} --seeds {seeds}"
     )
 
 

@@ -102,7 +102,7 @@ class Difference:
         seeds: number of common seeds.
         error, freedom: standard error of the mean, and its degrees of freedom; NaN as the interval.
         unseen: how far from the mean, towards 0, the truth may be by outcomes that the seeds have not shown, see
-            ``FitnessModel.unseen``; NaN as the interval.
+            ``FitnessModel.unseen``.
         worth: number of seeds that say so.
     """
 
@@ -113,8 +113,8 @@ class Difference:
     seeds: int = 0
     error: float = NAN
     freedom: float = NAN
-    unseen: float = NAN
-    worth: float = NAN
+    unseen: float = 0.0
+    worth: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,8 @@ class FitnessModel:
         mean = np.where(seeds > 0, _known_mean(gaps, 1), self._mean[a] - self._mean[b])
         unknown = np.full(len(b), NAN)
         if self._raw is None:
-            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, unknown, unknown
+            nothing = np.zeros(len(b)), np.ones(len(b))
+            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, *nothing
         from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))

@@ -170,11 +170,11 @@ def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
         "fitness": f"Mean over the seeds{', ' * bool(interval)}{interval}.",
         "95 % interval": f"Dot: fitness; line: its 95 % interval{human}.",
         "vs human": "Mean difference to the human baseline with the same seeds, with its 95 % interval. Coloured where"
-        f" it differs from 0 (moderated t-test, 5 % over all looks{_corrected(tested, 'candidate')}).",
+        f" it differs from 0 (moderated t-test, 5 %{_corrected(tested, 'candidate')}).",
         "best": "Probability that it is the best.",
         "on new seeds": "Fitness to be expected on new seeds: of many, the first is so by the luck of its seeds, too.",
-        "letters": f"Candidates that share a letter cannot be told apart if all pairs are tested (moderated t-tests, 5 %"
-        f"{pairs}). Click a letter to see which.",
+        "letters": "Candidates that share a letter cannot be told apart if all pairs are tested (moderated t-tests,"
+        f" 5 %{pairs}). Click a letter to see which.",
         "steps to tie": "Env-steps of a seed until the fitness that candidates share; fewer rank first.",
         "steps to fitness": "Mean env-steps of a seed until a fitness, which you choose above; at first 90 % of what"
         " the human baseline learns, or else the best candidate. >: some seeds never have it.",
