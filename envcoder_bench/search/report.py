@@ -255,7 +255,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Arc
         expected_ci_high=expected_high,
         stopped_at=attempt.stopped_at,
         episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
-        errors=(without_folders(attempt.error),) if attempt.error else (),
+        faults=() if attempt.fault is None else (attempt.fault.without_folders(),),
     )
 
 
