@@ -25,8 +25,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.sources.mjlab_tasks import PREFIX, SECTIONS
-from envcoder_bench.sources.mjlab_tasks.faults import PatchError
+from envcoder_bench.sources.mjlab_tasks import PREFIX
+from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.faults import PatchError
 from mujoco_batches.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"

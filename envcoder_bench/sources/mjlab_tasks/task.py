@@ -16,8 +16,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.patches import patched
 from envcoder_bench.sources.mjlab_tasks.source import quiet
+from envcoder_bench.sources.term_tasks.patches import Patches, patched
 from envcoder_bench.tasks.base import EnvGroups, Task
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class MjlabTask(Task):
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         from envcoder_bench.sources.mjlab_tasks.fitness import Fitness
-        from envcoder_bench.sources.mjlab_tasks.keys import StateReader, sources_of
+        from envcoder_bench.sources.mjlab_tasks.keys import sources_of
         from envcoder_bench.sources.mjlab_tasks.world import World
+        from envcoder_bench.sources.term_tasks.state_reader import StateReader
 
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
         self.fitness_meaning, self.fitness_bounds = facts.measure.meaning, facts.measure.bounds
@@ -54,7 +55,7 @@ class MjlabTask(Task):
         self.device = torch.device(device)
         with quiet():
             simulation = simulation_of(cfg, device, facts.needs_warp)
-            self.world = World(facts.source.env_cfg(), num_envs, device, simulation, facts.obs_sets)
+            self.world = World(facts, num_envs, device, simulation)
         env = self.world.env
         self.dt, self.substeps = env.step_dt, env.cfg.decimation
         # IsaacGymEnvs' time-out comes one step earlier than mjlab's
@@ -108,23 +109,24 @@ class MjlabTask(Task):
     def attach(self, groups: EnvGroups) -> None:
         from mjlab.utils.buffers import CircularBuffer
 
-        from envcoder_bench.sources.mjlab_tasks.block import Block, runs
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import held
-        from envcoder_bench.sources.mjlab_tasks.draws import Draws
         from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
-        from envcoder_bench.sources.mjlab_tasks.parts import Parts
-        from envcoder_bench.sources.mjlab_tasks.patches import world_key
+        from envcoder_bench.sources.term_tasks.block import Block, runs
+        from envcoder_bench.sources.term_tasks.checkpoint import held
+        from envcoder_bench.sources.term_tasks.draws import Draws
+        from envcoder_bench.sources.term_tasks.parts import Parts
+        from envcoder_bench.sources.term_tasks.patches import world_key
 
-        size = int(groups.lanes.max()) + 1
+        size, dialect = int(groups.lanes.max()) + 1, self.world.dialect
         count = self.num_envs // size
         self._groups, self.faults = groups, {}
-        configs = patched(self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
+        configs = patched(dialect, self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self._restore_model()
+        self._buffers["terms"].zero_()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
-            for first, last in runs([world_key(cfg) for cfg in configs]):
+            for first, last in runs([world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 own = range(first, last)
@@ -168,6 +170,16 @@ class MjlabTask(Task):
         # unused: the action goes to mjlab's action terms
         return torch.zeros_like(action)
 
+    def try_step(self, patches: Patches | None = None) -> None:
+        """Begin episodes with a candidate's patches, and take a step without actions."""
+        groups = EnvGroups.alone(self.num_envs, torch.zeros(self.num_envs, self.num_dofs, device=self.device))
+        self.patch([patches or {}])
+        self.attach(groups)
+        self.prepare_reset(torch.ones_like(self._mask))
+        self.settle()
+        self.step(groups.actions)
+        self.settle()
+
     # one control step
 
     def step(self, command: Tensor) -> None:
@@ -195,7 +207,7 @@ class MjlabTask(Task):
             self.state["reset_buf"][block.rows] = ends.terminated
             # the environment adds the time-out
             self._time_outs[block.rows] = ends.time_outs
-            self.state["score"][block.rows] = self._fitness(block, self.state["reward_buf"][block.rows])
+            self.state["score"][block.rows] = self._fitness(block.env, self.state["reward_buf"][block.rows])
         self.reader.refresh()
         for block in self.blocks:
             block.attempt(block.events)
@@ -243,7 +255,7 @@ class MjlabTask(Task):
 
     def _begin(self) -> None:
         """Begin episodes in the simulated world."""
-        from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
+        from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 
         with self.world.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
             self.world.scene.reset(EnvIds.of(self._mask))
@@ -257,7 +269,7 @@ class MjlabTask(Task):
 
     def _spread_first_episodes(self) -> None:
         """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
-        from envcoder_bench.sources.mjlab_tasks.draws import TermStream, drawing
+        from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
 
         self._first_progress.zero_()
         if self._spread and self.step_count < EVALUATION_STEP:
@@ -301,12 +313,12 @@ class MjlabTask(Task):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import saved
+        from envcoder_bench.sources.term_tasks.checkpoint import saved
 
         return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self._time_outs})
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import restore
+        from envcoder_bench.sources.term_tasks.checkpoint import restore
 
         live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
         with self.world.parts.replacing():
@@ -322,7 +334,7 @@ class MjlabTask(Task):
 
 def capture_on(device: torch.device) -> Any:
     """Return what captures parts of a step as graphs; None on a CPU."""
-    from envcoder_bench.sources.mjlab_tasks.parts import cuda_capture
+    from envcoder_bench.sources.term_tasks.parts import cuda_capture
 
     return cuda_capture(device) if device.type == "cuda" else None
 
