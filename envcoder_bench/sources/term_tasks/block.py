@@ -220,8 +220,7 @@ class Block:
         with self._drawing("commands", -1):
             manager = dialect.command_manager(dialect.with_terms(cfg, "commands", commands), self.env)
             self._add("command_manager", manager)
-        with self._drawing("observations", -1):
-            self._load_observations()
+        self._load_observations()
         ends = Terminations(self._n, self._device)
         self._add("termination_manager", ends)
         self.ends = ends.table = self._table("terminations", "time_out")
@@ -242,10 +241,11 @@ class Block:
         for first, last in runs([frozen(self.dialect.terms(cfg, "observations")) for cfg in self.configs]):
             rows = slice(first * self.size, last * self.size)
             env = self.part(rows)
-            try:
-                manager = self.dialect.observation_manager(self.configs[first], env)
-            except FAULTS as error:
-                raise self._of_observation(first, env, error) from error
+            with self._drawing("observations", -1, rows):
+                try:
+                    manager = self.dialect.observation_manager(self.configs[first], env)
+                except FAULTS as error:
+                    raise self._of_observation(first, env, error) from error
             self._read_widths(manager)
             for group, terms in self.dialect.observation_terms(manager).items():
                 for name, term in terms:
@@ -384,7 +384,7 @@ class Block:
         with self._drawing("observations", self.draws.step):
             for manager, rows in list(self.observation_managers):
                 try:
-                    with self._stream("observations", rows):
+                    with self._stream("observations", self.draws.step, rows):
                         names = list(self.dialect.observation_terms(manager))
                         calls = [functools.partial(self.dialect.observe, manager, name) for name in names]
                         observed = dict(zip(names, side_by_side(calls)))
@@ -561,17 +561,13 @@ class Block:
 
     # random numbers and fixed shapes
 
-    @contextmanager
-    def _stream(self, name: str, rows: slice | None = None) -> Iterator[None]:
-        seeds, lanes = self.draws.seeds, self.draws.lanes
-        if rows is not None:
-            seeds, lanes = seeds[rows], lanes[rows]
-        with TermStream(name, seeds, lanes, self.draws.step):
-            yield
+    def _stream(self, name: str, step: int | Tensor, rows: slice) -> TermStream:
+        return TermStream(name, self.draws.seeds[rows], self.draws.lanes[rows], step)
 
     @contextmanager
-    def _drawing(self, name: str, step: int | Tensor) -> Iterator[None]:
-        with TermStream(name, self.draws.seeds, self.draws.lanes, step), drawing(), torch.no_grad():
+    def _drawing(self, name: str, step: int | Tensor, rows: slice = slice(None)) -> Iterator[None]:
+        """Let the code inside the block draw in the name ``name``, for some environments of the block."""
+        with self._stream(name, step, rows), drawing(), torch.no_grad():
             yield
 
     @contextmanager
