@@ -59,7 +59,7 @@ def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collectio
         if entity is world.scene.terrain:
             continue
         for key, (unit, meaning) in _entity_keys(entity):
-            if not hasattr(entity.data, key):  # in mjlab 1.2
+            if not hasattr(entity.data, key):  # mjlab 1.2 lacks some
                 continue
             sources[f"{name}.{key}"] = (_attribute(entity.data, key), unit, meaning)
     for name in commands:

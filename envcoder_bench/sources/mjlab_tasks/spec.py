@@ -109,14 +109,14 @@ def facts_of(task: str) -> Facts:
                 facts = replace(facts, needs_warp=True)
                 trial = MjlabTask(facts, {}, 2, "cpu")
             trial.try_step()
-            own = trial.blocks[0].obs_widths()
+            own_widths = trial.blocks[0].obs_widths()
         except Exception as error:
             raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
         terms = len(trial.blocks[0].configs[0].rewards)
-        widths = {**{name: width + SPARE_COLUMNS for name, width in own.items()}, "terms": terms + SPARE_TERMS}
+        widths = {**{name: width + SPARE_COLUMNS for name, width in own_widths.items()}, "terms": terms + SPARE_TERMS}
         notes = notes_of(trial.world, trial.blocks[0])
     fields, reads_rewards = _fields(widths, trial), trial.world.has_read_rewards
-    return replace(facts, widths=widths, own_widths=own, reads_rewards=reads_rewards, fields=fields, notes=notes)
+    return replace(facts, widths=widths, own_widths=own_widths, reads_rewards=reads_rewards, fields=fields, notes=notes)
 
 
 def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:
@@ -145,7 +145,7 @@ def _write(folder: Path, facts: Facts) -> None:
     weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in cfg.rewards.items())
     text = functions_text(names, facts.own_widths, lambda name: False)
     rest = functions_text(names, facts.own_widths, lambda name: name == "compute_reward")
-    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
+    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # that of the rewards
     unshaped = _UNSHAPED.format(address=source.address, meaning=facts.measure.meaning, scale=round(scale, 9))
     files = {
         f"{HUMAN}.py": _HUMAN.format(address=source.address, weights=weights) + text,

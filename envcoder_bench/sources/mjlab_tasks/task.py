@@ -92,8 +92,8 @@ class MjlabTask(Task):
 
     @property
     def bytes_per_env(self) -> int:
-        own = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
-        return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
+        of_state = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
+        return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * of_state
 
     def pose_source(self) -> PoseSource | None:
         from mujoco_batches.physics.live_tensors import PoseSource
@@ -129,8 +129,8 @@ class MjlabTask(Task):
             for first, last in runs([world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
-                own = range(first, last)
-                self.blocks.append(Block(self.world, own, size, configs[first:last], draws, self._note, self._buffers))
+                of_block, shared = range(first, last), (draws, self._note, self._buffers)
+                self.blocks.append(Block(self.world, of_block, size, configs[first:last], *shared))
             for block in self.blocks:
                 block.load()
             expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}

@@ -34,7 +34,7 @@ _SIMULATED = (
     "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
     "eq_active",
 )  # fmt: skip
-TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
+TERRAIN_SEED = 7270  # mjlab's training has it: its default seed of 42 draws it
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 
 

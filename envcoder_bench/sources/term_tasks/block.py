@@ -39,7 +39,7 @@ class Named:
         return self._func(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of an object that is being copied
+        if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
         return getattr(self._func, name)
 
@@ -182,7 +182,7 @@ class Block:
         self._shapes = FixedShapes(self._n)
         self._device = torch.device(self.env.device)
         self._dt = torch.zeros(self._n, device=self._device)
-        self.observation_managers: list[tuple[Any, slice]] = []  # with their environments, of the block
+        self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
 
     @property

@@ -21,7 +21,7 @@ from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.on_device import Chosen, Perhaps
 
-_SEARCHES = ("nonzero", "argwhere")  # by name, because ``drawing`` replaces the functions
+_SEARCHES = ("nonzero", "argwhere")  # names, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)
 _CASTS = (Tensor.to, Tensor.long, Tensor.int, Tensor.clone, Tensor.contiguous, Tensor.detach)
 _KEEPING = {*_SHAPES, *_CASTS}  # functions whose result has the same elements

@@ -38,7 +38,7 @@ class Parts:
     def __init__(self, capture: Capture | None, world: Any, blocks: Sequence[Any]) -> None:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
-        self._reasons: dict[str, str] = {}  # of the parts that cannot be captured
+        self._reasons: dict[str, str] = {}  # why parts cannot be captured, by their name
         self._regular = self.capturing = self._watches_again = False
         self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0
@@ -215,7 +215,7 @@ class Parts:
         before, eager, self.capturing = self._tensors(), len(self._reasons), True
         try:
             self._graphs[name] = self._capture(lambda: self._in_place(call))
-        except Exception as error:  # of whatever kind: the part then runs as it is, and raises its own errors
+        except Exception as error:  # the part then runs as it is, and raises its own errors
             for x, owner in before.values():
                 assign(owner, x)
             if len(self._reasons) == eager:  # otherwise it is a term, and the next step captures without it

@@ -110,10 +110,10 @@ def _term(dialect: Dialect, section: str, name: str, value: Any, terms: Mapping[
 
 def _needed(section: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes without which a new term cannot be constructed."""
-    given = {key: value[key] for key in ("func", "mode") if key in value}
+    attributes = {key: value[key] for key in ("func", "mode") if key in value}
     if section == "rewards":
-        return {"weight": 1.0, **given}
-    return {"mode": "reset", **given} if section == "events" else given
+        return {"weight": 1.0, **attributes}
+    return {"mode": "reset", **attributes} if section == "events" else attributes
 
 
 def _with(dialect: Dialect, section: str, name: str, before: Any, changes: Mapping[str, Any]) -> Any:
@@ -179,7 +179,7 @@ def in_module(module: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     return patches
 
 
-# by section: the function that replaces it, and the key of the state with what its terms return
+# for a section, the function that replaces it, and the key of the state with what its terms return
 _FUNCTION_OF = {
     "rewards": ("compute_reward", "reward_buf"),
     "observations": ("compute_observation", "obs_buf"),

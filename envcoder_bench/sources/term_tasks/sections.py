@@ -13,8 +13,8 @@ from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
 
-TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
-SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+TRIAL_ENVS = 11  # a candidate's dicts are tried with so many: hardly the size of anything else
+SPARE_COLUMNS, SPARE_TERMS = 128, 32  # so many columns of observations, and reward terms, candidates may add
 
 _FUNCTIONS = {
     "compute_reward": """def compute_reward(reward_buf, reward_terms):

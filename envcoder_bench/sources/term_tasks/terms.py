@@ -101,17 +101,17 @@ def frozen(value: Any) -> Any:
 def merged_order(configs: Sequence[Mapping[str, Any]], key: Callable[[Any], Any]) -> list[tuple[str, Any]]:
     """Return the distinct ``(name, key)`` of all configs, so that the order of each config is kept."""
     order: list[tuple[str, Any]] = []
-    known: set[tuple[str, Any]] = set()
+    seen: set[tuple[str, Any]] = set()
     for config in configs:
-        place = 0
+        position = 0
         for name, cfg in config.items():
             term = (name, key(cfg))
-            if term not in known:
-                order.insert(place, term)
-                known.add(term)
-                place += 1
+            if term not in seen:
+                order.insert(position, term)
+                seen.add(term)
+                position += 1
             else:
-                place = max(place, order.index(term) + 1)
+                position = max(position, order.index(term) + 1)
     return order
 
 

@@ -64,7 +64,9 @@ def live_rows(source: Any, rows: slice, num_envs: int, other: Callable[[Any], An
     cls = type(source)
 
     def getter(self: Any, name: str) -> Any:
-        if name.startswith("__") or (name not in vars(source) and hasattr(cls, name)):  # of the class: of the view
+        if name.startswith("__") or (
+            name not in vars(source) and hasattr(cls, name)
+        ):  # the class's attributes are the view's
             return object.__getattribute__(self, name)
         value = getattr(source, name)
         per_env = isinstance(value, Tensor) and value.dim() and len(value) == num_envs
