@@ -22,6 +22,7 @@ from envcoder_bench.jail import client
 from envcoder_bench.report import figures
 
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
+os.environ["RAY_prestart_worker_first_driver"] = "0"  # noqa: SIM112, else Ray starts a process per core for nothing
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
     folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

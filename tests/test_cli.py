@@ -1,16 +1,20 @@
 """Bad input: one clear message, exit code 2, nothing written."""
 
+import errno
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from helpers import CARTPOLE_QUICK, COSINE, refused, results, run, write_candidates
 
 from envcoder_bench import __main__ as verbs
+from envcoder_bench.cli.command_line import command
 from envcoder_bench.cli.eval_shapers import build_parser, main
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.run.spec import RunSpec
@@ -204,6 +208,29 @@ def test_lists_accept_commas_and_spaces(tmp_path, positions):
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     words = [*CARTPOLE_QUICK, "--candidates", *paths, *size, "--candidate_idx", *positions]
     assert sorted(results(run(tmp_path / "run", *words)).index) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "raised, code, message",
+    [
+        (KeyboardInterrupt(), 130, "stopped; nothing was written"),
+        (KeyboardInterrupt("stopped; resume with: x"), 130, "stopped; resume with: x"),
+        (UserError("no such\ntask"), 2, "error: no such task"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: "),
+        (MemoryError(), 2, "error: out of memory; give fewer environments"),
+        (RuntimeError("cannot allocate memory"), 2, "error: out of memory; give fewer environments"),
+    ],
+)
+def test_what_ends_a_command_is_one_line_and_a_code(capsys, raised, code, message):
+    assert command("name", Mock(side_effect=raised), []) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"name: {message}") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("a fault of the program"), FileNotFoundError("a.csv")])
+def test_a_fault_of_the_program_keeps_its_traceback(raised):
+    with pytest.raises(type(raised)):
+        command("name", Mock(side_effect=raised), [])
 
 
 @pytest.mark.slow

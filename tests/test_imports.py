@@ -24,6 +24,7 @@ HEAVY = [
     "warp",
     "openai",
     "anthropic",
+    "ray",
 ]
 CODE = """
 import json, sys
@@ -32,13 +33,14 @@ try:
     code = main({words!r})
 except SystemExit as stop:
     code = stop.code
+{after}
 print(json.dumps([code, [name for name in {heavy!r} if name in sys.modules]]))
 """
 
 
-def loaded(command, *words):
-    """A command's exit code, and which of HEAVY it imported."""
-    code = CODE.format(command=command, words=list(words), heavy=HEAVY)
+def loaded(command, *words, after=""):
+    """A command's exit code, and which of HEAVY it and a statement after it imported."""
+    code = CODE.format(command=command, words=list(words), heavy=HEAVY, after=after)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -58,6 +60,11 @@ def test_check_does_not_import_torch_compiler_or_plotting_packages():
     words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
     code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
     assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)
+
+
+def test_what_trains_in_one_process_does_not_import_ray():
+    code, found = loaded("eval_shapers", "--help", after="import envcoder_bench.run.evaluate")
+    assert code == 0 and "torch" in found and "ray" not in found
 
 
 def test_a_checkout_on_the_import_path_is_enough():

@@ -311,8 +311,8 @@ examples:
   COMMAND path/to/robot.urdf --name Hopper --floating --ground --output tasks/hopper
 
 It writes the model with plain drives (docs/add_a_task.md), task.py, task.yaml and both baselines, with an example goal:
-forward velocity if the robot floats, else joint positions. EDIT marks what to make your own. What differs from the
-file is printed.
+forward velocity if the robot floats or slides in a plane, else joint positions. EDIT marks what to make your own. What
+differs from the file is printed.
 
 exit codes: 0 done; 2 bad input, or a model with parts that are not supported, with the reason.
 """
@@ -336,7 +336,8 @@ def new_task(words: list[str]) -> int:
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
     for change in task.changes:
         print(f"- {change}")
-    print(f"{display_path(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints")
+    driven = f"{len(task.driven)} driven joints and control steps of {task.step}"
+    print(f"{display_path(task.folder)}: the task {task.name}, with {driven}")
     print(f"next: edit the lines with EDIT, then envcoder-bench check-task {display_path(task.folder)}")
     return 0
 
@@ -376,7 +377,7 @@ def play_parser() -> PlainParser:
     )
     parser.add_argument("--seed", type=int, metavar="K", help="seed of the episode (default: that of the run)")
     parser.add_argument(
-        "--policy_seed", type=int, metavar="K", help="seed of the training (default: each candidate's best)"
+        "--policy_seed", type=int, metavar="K", help="seed of the training (default: each candidate's median one)"
     )
     parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
@@ -414,7 +415,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
-    from envcoder_bench.video.page import VIDEOS, chosen, player
+    from envcoder_bench.video.page import VIDEOS, chosen, player, seed_text
     from envcoder_bench.video.record import model_bytes, record
 
     # fail before anything is simulated
@@ -434,8 +435,8 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-        fitness = format_fitness(recording.episode_fitness(episode))
-        print(f"{episode.name} (seed {episode.seed}): fitness {fitness}{ended}")
+        seed = seed_text(run, episode.name, episode.seed)
+        print(f"{episode.name} ({seed}): fitness {format_fitness(recording.episode_fitness(episode))}{ended}")
     # a window, or a file
     model = model_bytes(run.spec, recording)
     if args.view:
@@ -444,7 +445,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     if output is None:
         (run.folder.path / VIDEOS).mkdir(exist_ok=True)
         output = run.folder.path / VIDEOS / "play.mp4"
-    look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3)
+    look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3, seeds=True)
     try:
         render.render(recording, model, [output], look)
     except render.NoVideo as error:

@@ -198,12 +198,13 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
         recording, model = _replay(part.scene, specs, inputs, seconds)
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
         try:
-            length = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
+            lengths = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
         except NoVideo as error:
             return f"There are no videos: {error}."
     episodes = f"episode{'s' * (count > 1)}"
+    shown = number(min(*lengths, seconds), 2)
     return (
-        f"The first {number(min(length, seconds), 2)} s of the first {episodes} of each pair, replayed in MuJoCo on the"
+        f"The first {shown} s of the first {episodes} of each pair, replayed in MuJoCo on the"
         " CPU; the number is the distance walked, m."
     )
 

@@ -25,7 +25,9 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
     if pairs is not None and len(measured) > 1 and not several:
         pair = pairs.of(measured[0].candidate, measured[1].candidate)
         lines.append(sentence(pair))
-        lines += filter(None, [advice(pair, folder)])
+        # what to do next: more seeds, or to look why
+        why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
+        lines.append(advice(pair, folder) or why)
     return [*lines, *several, *hacked(ranked), *half_step(ranked)]
 
 
@@ -45,11 +47,11 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
         return []
     rivals = [row for row in by_chance if row.contender and row is not leader]
     of = " of those that lost no seed" if any(row.lost_seeds for row in ranked) else ""
-    sure = f"{leader.candidate} is the best{of} with a probability of {_percent(leader.p_best)}"
+    sure = f"{leader.candidate} is the best{of} with a probability of {percent(leader.p_best)}"
     if by_chance[0].p_best > leader.p_best + 0.005:
         sure = (
             f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
-            f" {_percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {_percent(by_chance[0].p_best)}"
+            f" {percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {percent(by_chance[0].p_best)}"
         )
     return [f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure]
 
@@ -57,7 +59,7 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
 def _others(rows: Sequence[Ranked]) -> str:
     """Return ``2 candidates (b 20 %, c 8 %)``."""
     return (
-        f"{counted(len(rows), 'candidate')} ({join_some([f'{row.candidate} {_percent(row.p_best)}' for row in rows])})"
+        f"{counted(len(rows), 'candidate')} ({join_some([f'{row.candidate} {percent(row.p_best)}' for row in rows])})"
     )
 
 
@@ -133,6 +135,6 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Return a probability in percent; a model of a few seeds is never certain."""
     return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"

@@ -17,6 +17,7 @@ from typing import Any
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.results.csv_log import table_text
 from envcoder_bench.results.logs import Point
+from envcoder_bench.results.pairs import seeds_needed
 from envcoder_bench.results.rows import NAN, Result
 from envcoder_bench.results.speed import steps_until, target_fitness
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
@@ -25,6 +26,7 @@ from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED
 
 NO_EFFECT = "no effect can be shown"
+SIZE = 0.1  # of an effect that matters, as a share of the fitness' range, or of what the original learns
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class Study:
         has_learned: whether the original is better than the policy before training, as far as this is known.
         usual: of a sweep, the original's values.
         unseen: terms that were 0 in all states on which the form of the reward was found.
+        size: an effect that matters, see SIZE; NaN if it is not known.
+        seeds_needed: number of seeds that show an effect of this size of any change, see ``pairs.seeds_needed``.
     """
 
     original: str
@@ -111,6 +115,8 @@ class Study:
     has_learned: bool = True
     usual: Mapping[str, float] = field(default_factory=dict)
     unseen: Sequence[str] = ()
+    size: float = NAN
+    seeds_needed: int | None = None
 
     @property
     def is_sweep(self) -> bool:
@@ -209,6 +215,11 @@ def _study(
                 status="" if whole[name] else status[name],
             )
         )
+    # how many seeds would show an effect that matters
+    bounded = math.isfinite(bounds[1] - bounds[0])
+    size = SIZE * (bounds[1] - bounds[0] if bounded else abs(fitness - before))
+    tested = [difference for difference in differences.values() if not math.isnan(difference.p)]
+    needed = [seeds_needed(difference, size, LEVEL / len(tested)) for difference in tested]
     # what all variants of an original have in common
     first = next(iter(variants.values()))
     return Study(
@@ -223,6 +234,8 @@ def _study(
         has_learned=not fitness <= before,  # also where one of them is not known
         usual=dict(first.usual),
         unseen=list(dict.fromkeys(variant.term for variant in variants.values() if variant.unseen)),
+        size=size,
+        seeds_needed=None if None in needed else max(map(int, filter(None, needed)), default=None),
     )
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,20 @@ class Result(Metrics):
     def measured(self) -> bool:
         """Whether this row counts in the candidate's mean."""
         return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
+
+
+def best_mean(scores: Iterable[tuple[str, float]]) -> tuple[str, float] | None:
+    """Return the candidate of the highest mean fitness over its seeds, and this mean; None without a finite fitness.
+
+    Args:
+        scores: name and fitness of each group.
+    """
+    by_name: dict[str, list[float]] = {}
+    for name, fitness in scores:
+        if math.isfinite(fitness):
+            by_name.setdefault(name, []).append(fitness)
+    means = {name: math.fsum(values) / len(values) for name, values in by_name.items()}
+    return max(means.items(), key=lambda pair: pair[1], default=None)
 
 
 _TYPES: dict[str, Any] = {field.name: field.type for field in fields(Result)}

@@ -73,7 +73,7 @@ class Reporter:
         """The ``number``-th of ``waves`` begins to train, at ``iteration`` of ``iterations``."""
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
-        """An iteration is done; ``env_steps`` are those of the wave, ``best`` a candidate and its last fitness."""
+        """An iteration is done; ``env_steps`` are those of the wave, ``best`` a candidate and its last mean fitness."""
 
     def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
         """Called instead of ``wave_began`` on several devices; iterations are summed over all ``waves``."""

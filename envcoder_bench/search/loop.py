@@ -214,9 +214,8 @@ class Search:
 
     def _videos(self) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
-        count = default_videos()
-        kept = read_videos(self._folder.final) if count != 0 else None
-        return kept or videos_of(open_run(self._folder.final), count)
+        count, run = default_videos(), open_run(self._folder.final)
+        return (read_videos(run) if count != 0 else None) or videos_of(run, count)
 
 
 def _flags(error: UserError) -> str:

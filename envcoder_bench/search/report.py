@@ -18,6 +18,7 @@ from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, r
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
 from envcoder_bench.report.table import numbers
 from envcoder_bench.results.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
+from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import NAN, Ranked
 from envcoder_bench.results.statistics import Difference, FitnessModel
 from envcoder_bench.search.archive import Archive, Attempt, compared, difference
@@ -61,10 +62,12 @@ def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: Pag
     """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths."""
     image = plot_search(archive, folder / PICTURE, facts.task, facts.fitness_meaning)
     runs = [folder / "rounds" / str(number) / "run" for number in range(1, _rounds_done(archive) + 1)]
+    ranked = ranking(archive) if archive.attempts else []
     run = RunPage(
         title=f"{facts.task}: search for shaping" if facts.task else "Search for shaping",
         fitness_meaning=facts.fitness_meaning,
-        ranked=ranking(archive) if archive.attempts else [],
+        ranked=ranked,
+        pairs=run_pairs(archive.model(), ranked) if ranked else None,
         candidates=_candidates(archive),
         curves=_together([run / CURVES for run in runs]),
         components=_together([run / COMPONENTS for run in runs]),

@@ -23,7 +23,9 @@ _EXTENT = 4.0  # m, of a scene with ground: MuJoCo leaves out what is nearer to 
 _LIGHT, _LIGHT_PLACE = "video_light", (1.0, -1.5, 4.0)
 _PLANE, _FIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _LONG = (int(mujoco.mjtGeom.mjGEOM_CAPSULE), int(mujoco.mjtGeom.mjGEOM_CYLINDER))
-_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+_FREE, _SLIDE = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)
+_ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+_FOLLOWING = (int(mujoco.mjtCamLight.mjCAMLIGHT_TRACK), int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM))
 _GAP, _ROD = 0.03, 0.02  # m, of a link without a rod; the radius of a rod
 
 
@@ -60,6 +62,23 @@ class Cube:
 Marker = Arrow | Cube
 
 
+@dataclass(frozen=True)
+class PlanarBase:
+    """The base of a robot that moves in a plane, as gymnasium's Hopper.
+
+    Attributes:
+        on_ground: names of its slides along the ground, of which the first is the direction in which it runs.
+        upward: name of its slide upwards; None in the plane of the ground.
+        normal: ``(3,)`` of the plane.
+        height: m, of the first body above the world's origin in the model's default pose.
+    """
+
+    on_ground: list[str]
+    upward: str | None
+    normal: np.ndarray
+    height: float
+
+
 def scenery(xml: Path, ground: Ground | None = None) -> Any:
     """Compile a model file with a sky, a checkered floor and a light; its qpos is that of the plain model.
 
@@ -69,6 +88,9 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
     if ground is not None:
         put_ground(spec, ground)
     # sky and floor
+    for texture in list(spec.textures):
+        if int(texture.type) == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX):  # MuJoCo draws the first
+            spec.delete(texture)
     spec.add_texture(
         name="video_sky",
         type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
@@ -90,6 +112,9 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
     floor = spec.add_material(name="video_floor", texrepeat=(0.5 / FLOOR_TILE, 0.5 / FLOOR_TILE), texuniform=True)
     floor.textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "video_floor"
     for geom in spec.geoms:
+        level = int(geom.type) == _PLANE and abs(geom.quat[0]) > 0.999
+        if level and any(geom.size[:2]):  # contacts do not end where the drawn part does
+            geom.size[:2], geom.material = 0.0, ""
         if int(geom.type) == _PLANE and not geom.material and not any(geom.size[:2]):
             geom.material, geom.rgba = "video_floor", (1, 1, 1, 1)
     if ground is not None:
@@ -170,6 +195,46 @@ def moving_geoms(model: Any) -> np.ndarray:
 def is_floating(model: Any) -> bool:
     """Whether the first joint is a free one, so that a camera must follow it."""
     return bool(model.njnt and int(model.jnt_type[0]) == _FREE and int(model.jnt_bodyid[0]) == 1)
+
+
+def planar_base(model: Any) -> PlanarBase | None:
+    """Return the base of a robot that slides in a plane of the world, on joints that nothing drives; None if none."""
+    driven = {int(model.actuator_trnid[a, 0]) for a in range(model.nu) if int(model.actuator_trntype[a]) in _ON_JOINT}
+    slides = [
+        j
+        for j in range(model.njnt)
+        if int(model.jnt_bodyid[j]) == 1 and int(model.jnt_type[j]) == _SLIDE and j not in driven
+    ]
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    axes = {j: data.xaxis[j].copy() for j in slides}
+    level = [j for j in slides if abs(axes[j][2]) < 0.1]
+    upright = [j for j in slides if abs(axes[j][2]) > 0.9]
+    if len(slides) < 2 or not level:
+        return None
+    normal = np.cross(axes[level[0]], (0.0, 0.0, 1.0)) if upright else np.array([0.0, 0.0, 1.0])
+    on_ground = [model.joint(j).name for j in level]
+    return PlanarBase(on_ground, model.joint(upright[0]).name if upright else None, normal, float(data.xpos[1, 2]))
+
+
+def own_camera(model: Any) -> np.ndarray | None:
+    """Return where the model's own camera looks that follows the robot, ``(3,)``; None without such a camera."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    for camera in range(model.ncam):
+        if int(model.cam_mode[camera]) in _FOLLOWING and int(model.cam_bodyid[camera]) > 0:
+            return -data.cam_xmat[camera].reshape(3, 3)[:, 2]
+    return None
+
+
+def base_path(model: Any, poses: np.ndarray) -> np.ndarray:
+    """Return where the first body is in ``poses`` ``(n, nq)``: ``(n, 3)``, m."""
+    data, path = mujoco.MjData(model), np.empty((len(poses), 3))
+    for k, qpos in enumerate(poses):
+        data.qpos[:] = qpos
+        mujoco.mj_kinematics(model, data)
+        path[k] = data.xpos[1]
+    return path
 
 
 def is_flat(model: Any) -> bool:

@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from envcoder_bench.core.words import join_words
 from envcoder_bench.sim.mujoco_plain import check_copy, self_contained
 
 NOTHING_TO_STAND_ON = (
@@ -228,6 +229,7 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
     """
     changes: list[str] = []
     drives: dict[str, Drive] = {}
+    converted: dict[str, list[str]] = {}  # joints by what their limits are made of
     # one drive for each joint: the first actuator's
     for a in range(model.nactuator):
         name = model.actuator(a).name or f"number {a}"
@@ -243,8 +245,17 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
             if joint in drives:
                 changes.append(f"actuator {name}: left out, because joint {joint} has another one")
                 continue
-            drives[joint], change = _drive(model, a, joint, gear)
+            drives[joint], factors, change = _drive(model, a, joint, gear)
+            if factors:
+                drive = drives[joint]
+                converted.setdefault(f"forcerange {drive.low:g} to {drive.high:g}, from {factors}", []).append(joint)
             changes += [f"actuator {name}: {change}"] * bool(change and model.actuator_trntype[a] != _OF_TENDON)
+    changes += [f"{join_words(joints)}: {how}" for how, joints in converted.items()]
+    in_file, in_order = list(drives), [name for j in range(model.njnt) if (name := model.joint(j).name) in drives]
+    if in_file != in_order:
+        changes.append(
+            f"the actions are in the order of the joints, {', '.join(in_order)}; in the file: {', '.join(in_file)}"
+        )
     # joints without an actuator
     for joint, effort in efforts.items():
         if effort > MOST_EFFORT:  # as readers of URDF fill in
@@ -278,8 +289,8 @@ def _joints(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, float]]
             yield model.joint(joint).name, factor
 
 
-def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Drive, str]:
-    """Return the drive of a joint in place of an actuator, and what is not as it was, if anything."""
+def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Drive, str, str]:
+    """Return the drive of a joint in place of an actuator, from what its limits are, and what is lost or invented."""
     # a position drive stays one: force = gain * (target - position) - damping * velocity
     gain, bias = float(model.actuator_gainprm[a, 0]), model.actuator_biasprm[a]
     affine = model.actuator_biastype[a] == _AFFINE_BIAS
@@ -289,26 +300,35 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
     limits = [gear * model.actuator_forcerange[a]] if model.actuator_forcelimited[a] else []
     change = ""
     c = model.actuator_ctrladr[a]
+    factors = [f"gear {gear:g}"] if gear != 1 else []
     if model.actuator_ctrllimited[c] and not (is_position and limits):
         control = model.actuator_ctrlrange[c]
         # a position drive at one end of its range with its target at the other
         limits.append(gear * gain * (np.ptp(control) * np.array([-1, 1]) if is_position else control))
+        if is_position:
+            change = (
+                f"it states no greatest effort; {abs(limits[-1][1]):g} is invented, its gain times the width of its"
+                " ctrlrange: set its forcerange"
+            )
+        else:
+            factors.append(f"ctrlrange {control[0]:g} to {control[1]:g}")
+            factors += [f"gain {gain:g}"] if gain != 1 else []
     j = model.joint(joint).id
     if model.jnt_actfrclimited[j]:
         limits.append(model.jnt_actfrcrange[j])
     if not limits:
         limits = [abs(gear * gain) * np.array([-1.0, 1.0])]
-        change = f"it had no limits; its forcerange is now {limits[0][1]:g}"
+        change = f"it states no limits; a forcerange of {limits[0][1]:g} is invented"
     ends = np.array([np.sort(limit) for limit in limits])
     low, high = float(ends[:, 0].max()), float(ends[:, 1].min())
     if is_position:
-        return Drive(low, high, gain * gear**2, -float(bias[2]) * gear**2), change
+        return Drive(low, high, gain * gear**2, -float(bias[2]) * gear**2), " and ".join(factors), change
     # report what the drive loses
     if affine and np.any(bias[:3] != 0):
         change = f"it was a servo; it is now a motor with a forcerange of {low:g} to {high:g}"
     elif int(model.actuator_dyntype[a]) != int(mujoco.mjtDyn.mjDYN_NONE):
         change = "its activation dynamics are left out"
-    return Drive(low, high), change
+    return Drive(low, high), " and ".join(factors), change
 
 
 def _add(spec: Any, joint: str, drive: Drive) -> None:

@@ -21,6 +21,7 @@ from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.table import numbers, render_table
 from envcoder_bench.results.logs import read_curves
+from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import NAN
 from envcoder_bench.results.statistics import Difference, Evaluation, FitnessModel, spearman
@@ -309,6 +310,7 @@ def comparison_page(comparison: Comparison) -> str:
             title=f"{first.cfg.task_title}: comparison of {len(runs)} runs",
             fitness_meaning=comparison.fitness_meaning,
             ranked=comparison.ranked,
+            pairs=run_pairs(_model(runs), comparison.ranked),
             candidates=_sources(comparison),
             facts=list(runs),
             curves=_logs(comparison, lambda run: run.folder.curves),

@@ -87,11 +87,17 @@ def read_run(path: Path) -> ListedRun:
 
 
 def _ranked(folder: RunFolder) -> list[Ranked]:
-    """The ranking by results.csv, else by summary.json; empty before the first evaluation."""
+    """The ranking by summary.json, else by results.csv; empty before the first evaluation.
+
+    That of summary.json is the one that the run printed: it has what tells equal candidates apart.
+    """
     if folder.complete:
-        with contextlib.suppress(OSError, ValueError):
-            return rank(read_results(folder.results))
-        return read_ranking(folder.summary)
+        try:
+            return read_ranking(folder.summary)
+        except (OSError, ValueError) as damage:
+            with contextlib.suppress(OSError, ValueError):
+                return rank(read_results(folder.results))
+            raise damage
     return rank(read_results(folder.results)) if folder.results.is_file() else []
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.words import counted
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
+from envcoder_bench.sim.rendering import planar_base
 from envcoder_bench.sim.robot_file import RobotFile, convert, read_mjcf
 from envcoder_bench.sources.registry import task_names
 from mujoco_batches.assets import urdf_spec
@@ -29,12 +31,19 @@ _GENERIC = ("scene", "robot", "model", "main")  # names of files that say nothin
 
 @dataclass(frozen=True)
 class NewTask:
-    """A task that was written: its folder, its name, the joints that it drives, and how its model was changed."""
+    """A task that was written.
+
+    Attributes:
+        driven: the joints that it drives, in the order of its actions.
+        changes: what differs from the model's file, one line each.
+        step: the length of a control step.
+    """
 
     folder: Path
     name: str
     driven: list[str]
     changes: list[str]
+    step: str
 
 
 def new_task(
@@ -74,7 +83,8 @@ def new_task(
     _write_model(folder, file)
     for part, text in texts.items():
         (folder / part).write_text(text, encoding="utf-8")
-    return NewTask(folder, name, [robot.dof_names[j] for j in robot.actuated], file.changes)
+    step = f"{robot.dt:.6g} s, {counted(robot.substeps, 'physics step')}"
+    return NewTask(folder, name, [robot.dof_names[j] for j in robot.actuated], file.changes, step)
 
 
 def _check_names(model: Path, name: str, folder: Path) -> None:
@@ -137,6 +147,13 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
     # Isaac Gym's order: quaternions end with w
     qpos, first = file.qpos, robot.first_qpos
     pose = [*qpos[:3], *qpos[4:7], qpos[3]] if robot.floating else []
+    planar, height = None, float(qpos[2]) if robot.floating else 0.0
+    base = None if robot.floating else planar_base(robot.mj_model)
+    if base is not None:
+        on_ground = [robot.dof_names.index(joint) for joint in base.on_ground]
+        upward = None if base.upward is None else robot.dof_names.index(base.upward)
+        seen = [k for k in range(len(robot.dof_names)) if k not in on_ground]
+        planar, height = {"forward": on_ground[0], "upward": upward, "seen": seen}, base.height
     driven = robot.actuated.tolist()
     all_driven = len(driven) == len(robot.dof_names)
     # a joint's column in the actions with a zero at their end
@@ -156,12 +173,14 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
         "objects": [*zip(_keys(robot.object_names), robot.object_names)],
         "sensors": robot.sensor_names,
         "floating": robot.floating,
+        "planar": planar,
+        "moves": robot.floating or planar is not None,
         "driven": driven,
         "columns": None if all_driven else columns,
         "position": bool(np.all(robot.stiffness > 0)),
         "default_dof_pos": _digits(qpos[first : first + len(robot.dof_names)]),
         "default_root": [*_digits(pose), *[0.0] * 6],
-        "height": float(f"{qpos[2]:.4g}") if robot.floating else 0.0,
+        "height": float(f"{height:.4g}"),
         "timestep": robot.dt,
         "substeps": robot.substeps,
     }

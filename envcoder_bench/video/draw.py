@@ -53,7 +53,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     outputs = [Encoder(Path(path), *size, job["fps"]) for path in job["outputs"]]
     began, limit = time.monotonic(), job["limit"]
     steps = frame_steps(recording, job["fps"], job["seconds"])
-    drawn = 0
+    drawn, stills = 0, []
     for count, step in enumerate(steps):
         pictures = []
         for episode in chosen:
@@ -67,7 +67,8 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             )
             facts = f"{step * recording.dt:4.1f} s   fitness {format_fitness(recording.fitness_at(episode, int(step)))}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
-            pictures.append(captioned(picture, episode.name, facts, note))
+            name = f"{episode.name}, seed {episode.seed}" if job["seeds"] else episode.name
+            pictures.append(captioned(picture, name, facts, note))
         # empty places of the grid are black
         if together:
             pictures += [np.zeros_like(pictures[0])] * (rows * columns - len(pictures))
@@ -76,11 +77,17 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
         for output, picture in zip(outputs, pictures):
             output.add(picture)
         drawn = count + 1
+        if count <= len(steps) // 3:  # of the way; the last one, if drawing ends earlier
+            stills = pictures
         # drawing without a GPU can be slow: a shorter video is better than a late one
         if limit is not None and time.monotonic() - began > limit:
             break
     for output in outputs:
         output.finish()
+    for path, still in zip(job["outputs"] if job["posters"] else [], stills):
+        from PIL import Image
+
+        Image.fromarray(still).save(Path(path).with_suffix(".jpg"), quality=80)
     print(json.dumps({"frames": drawn, "seconds": drawn / job["fps"]}))
 
 

@@ -5,6 +5,7 @@ import logging
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.core.words import counted, duration, format_fitness, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
-from envcoder_bench.report.page.shell import PAGE, Section
-from envcoder_bench.report.terms.table import study_sections
+from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.terms.table import study_lead, study_sections
 from envcoder_bench.results.logs import StepFitnessLog, read_curves
 from envcoder_bench.results.ranking import Ranked, entrants
-from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
+from envcoder_bench.run.folder.policies import OpenedRun, load_policy, median_seed, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.lint import Verdict, judge_run
@@ -33,13 +34,13 @@ from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
-from envcoder_bench.video.render import Look, NoVideo, missing, render
+from envcoder_bench.video.render import Look, NoVideo, missing, poster, render
 
 VIDEOS = "videos"  # folder of the mp4 files
 VIDEOS_NOTE = "videos.json"  # their length, and what the page says about them, in that folder
 RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
-CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
+CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True, seeds=True, posters=True)
 MOST_TIMES = 300  # of an episode's lines on the page
 _PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
 # a message of the run itself: no text of a candidate begins a line of run.log
@@ -78,7 +79,7 @@ def write_page(folder: Path, videos: int | None = None, executes: bool = True) -
     elif videos == 0:
         made = videos_of(run, 0)
     else:
-        made = read_videos(run.folder.path) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
+        made = read_videos(run) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
     write_atomic(path, render_page(_page(run, made, executes)))
     return path
 
@@ -117,44 +118,60 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     recording.save(folder / RECORDING)
     files = [folder / f"{episode.name}.mp4" for episode in recording.episodes]
     note = (
-        "One episode of each candidate's best policy in the unshaped task, replayed in MuJoCo on the CPU with the"
+        f"One episode of each candidate{_of_seeds(run)} in the unshaped task, replayed in MuJoCo on the CPU with the"
         f" random numbers of the evaluation's first episode{', and the same start' if recording.same_start else ''}."
         " Lines show the whole episode: the fitness so far, and the candidate's own reward components. Click a line to"
         " go to its time."
     )
     try:
         seconds = render(recording, model_bytes(run.spec, recording), files, CLIP)
-        note += _shown_part(seconds, max(episode.steps for episode in recording.episodes) * recording.dt)
+        note += _shown_part(seconds, [episode.steps * recording.dt for episode in recording.episodes])
     except NoVideo as error:
-        seconds, files = 0.0, []
+        seconds = []
         note += f" There are no videos: {error}."
     # the lines of a page are worth having without videos, so that it says why there are none
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
     write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
-    return _as_videos(recording, files, seconds, note)
+    return _as_videos(run, recording, seconds, note)
 
 
-def _shown_part(seconds: float, longest: float) -> str:
-    """Return which part of the episodes videos show, empty for all of the longest; arguments in seconds."""
-    if seconds >= longest:
-        return ""
-    if seconds >= (CLIP.seconds or longest):
-        return f" Videos show the first {number(CLIP.seconds or longest)} s."
-    return (
-        f" Drawing is slow on this machine, so videos show only the first {number(seconds, 2)} s; envcoder-bench play"
-        " draws whole episodes."
-    )
+def _of_seeds(run: OpenedRun) -> str:
+    return "'s policy of the median seed" if seed_count(run.cfg) > 1 else "'s policy"
 
 
-def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note: str) -> PageVideos:
-    films = [file.read_bytes() for file in files] or [None] * len(recording.episodes)
-    return PageVideos(
-        [_episode(recording, episode, mp4) for episode, mp4 in zip(recording.episodes, films)], seconds, note
-    )
+def _shown_part(seconds: Sequence[float], lengths: Sequence[float]) -> str:
+    """Return which part of the episodes videos show, empty for all of it.
+
+    Args:
+        seconds, lengths: of the videos, and of their episodes.
+    """
+    limit = CLIP.seconds or max(lengths)
+    cut = sorted(drawn for drawn, length in zip(seconds, lengths) if drawn < min(length, limit) - 1 / CLIP.fps)
+    if cut:
+        ends = dict.fromkeys(number(x, 2) for x in (cut[0], cut[-1]))
+        return (
+            f" Drawing is slow on this machine, so that {counted(len(cut), 'video')} of {len(seconds)} end after"
+            f" {' to '.join(ends)} s; envcoder-bench play draws whole episodes."
+        )
+    return "" if max(lengths) <= limit else f" Videos show the first {number(limit)} s."
 
 
-def read_videos(folder: Path) -> PageVideos | None:
+def _as_videos(run: OpenedRun, recording: Recording, seconds: Sequence[float], note: str) -> PageVideos:
+    """Return the episodes of a recording with the files of their videos; without ``seconds`` there are none."""
+    episodes = []
+    for episode, length in zip(recording.episodes, seconds or [0.0] * len(recording.episodes)):
+        file = run.folder.path / VIDEOS / f"{episode.name}.mp4"
+        shown = _episode(run, recording, episode)
+        if seconds:
+            still = poster(file).read_bytes() if poster(file).is_file() else None  # older runs have none
+            shown = replace(shown, mp4=file.read_bytes(), seconds=length, poster=still)
+        episodes.append(shown)
+    return PageVideos(episodes, note)
+
+
+def read_videos(run: OpenedRun) -> PageVideos | None:
     """Return the videos of a run's page as they were made before; None if there are none, or files are damaged."""
+    folder = run.folder.path
     if not (folder / VIDEOS / VIDEOS_NOTE).is_file():
         return None
     try:
@@ -163,8 +180,10 @@ def read_videos(folder: Path) -> PageVideos | None:
         faults = list(filter(None, (name_fault(episode.name) for episode in recording.episodes)))
         if faults:  # names of files
             raise ValueError(faults[0])
-        files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
-        return _as_videos(recording, files if note["seconds"] else [], float(note["seconds"]), str(note["note"]))
+        seconds = note["seconds"]
+        if not isinstance(seconds, list):  # of an older run: one length for all
+            seconds = [seconds] * len(recording.episodes) if seconds else []
+        return _as_videos(run, recording, list(map(float, seconds)), str(note["note"]))
     except Exception as error:  # a damaged file may raise anything, and must not cost a page
         log.warning("the videos in %s cannot be read: %s", folder / VIDEOS, error)
         return None
@@ -181,24 +200,38 @@ def page_videos(folder: Path) -> dict[str, Path]:
 
 
 def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
-    """Return a candidate's policy as a player; ``seed`` None is its best."""
-    policy = load_policy(run, name, seed)
+    """Return a candidate's policy as a player; ``seed`` None is the median one."""
+    policy = load_policy(run, name, median_seed(run, name) if seed is None else seed)
     return Player(name, policy.seed, policy)
 
 
-def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageEpisode:
+def seed_text(run: OpenedRun, name: str, seed: int) -> str:
+    """Return which of a candidate's seeds a policy is of, e.g. ``seed 3, the median of 8``."""
+    measured = sorted((row.fitness, row.seed) for row in run.rows if row.candidate == name and row.measured)
+    if len(measured) < 2:
+        return f"seed {seed}"
+    places = {"best": measured[-1][1], "worst": measured[0][1], "median": median_seed(run, name)}
+    place = next((word for word in ("median", "best", "worst") if places[word] == seed), "")
+    return f"seed {seed}, {'the ' + place + ' of' if place else 'one of'} {len(measured)}"
+
+
+def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpisode:
     every = max(1, episode.steps // MOST_TIMES)
     at = np.unique(np.append(np.arange(0, episode.steps, every), episode.steps - 1))
     lines = {"fitness so far": recording.so_far(episode, episode.steps)[at].tolist()}
     parts = episode.components or {"reward": episode.reward}
     lines.update({name: values[at].tolist() for name, values in parts.items()})
     ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-    summary = f"fitness {format_fitness(recording.episode_fitness(episode))}{ended}"
-    return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
+    seed = seed_text(run, episode.name, episode.seed)
+    summary = f"{seed}: fitness {format_fitness(recording.episode_fitness(episode))}{ended}"
+    return PageEpisode(episode.name, None, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
 def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
+    studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in studies}
+    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
     return RunPage(
         title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=run.fitness_meaning,
@@ -213,17 +246,13 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         videos=videos,
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",
-        sections=_sections(run),
+        sections=study_sections(studies, pictures, display_path(folder.path)),
+        lead=study_lead(studies, display_path(folder.path)),
         folder=display_path(folder.path),
+        pairs=None if studies else run.pairs,  # a variant is compared with its original only
+        best=not studies,
+        final=cfg.learning_iterations,
     )
-
-
-def _sections(run: OpenedRun) -> list[Section]:
-    """Return the sections on variants."""
-    studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
-    files = {study.original: run.folder.path / picture(study) for study in studies}
-    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
-    return study_sections(studies, pictures, display_path(run.folder.path))
 
 
 def _facts(run: OpenedRun) -> list[str]:

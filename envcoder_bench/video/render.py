@@ -33,6 +33,8 @@ class Look:
         together: one video with all policies side by side; otherwise one for each.
         columns: most pictures in a row of such a video.
         fast: coarser pictures in a third of the time.
+        seeds: whether a caption names the seed of the training.
+        posters: whether each video has a still beside it, a JPEG file.
     """
 
     width: int = 384
@@ -43,6 +45,8 @@ class Look:
     together: bool = False
     columns: int = 4
     fast: bool = False
+    seeds: bool = False
+    posters: bool = False
 
 
 class NoVideo(RuntimeError):
@@ -92,7 +96,7 @@ def backend() -> str:
     return ""
 
 
-def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Look) -> float:
+def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Look) -> list[float]:
     """Draw and encode a recording.
 
     Args:
@@ -100,7 +104,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
         outputs: the mp4 files: one if ``look.together``, else one for each episode.
 
     Returns:
-        The length of the videos in seconds.
+        The length of each video in seconds.
 
     Raises:
         NoVideo: that is not possible on this machine, or failed.
@@ -122,6 +126,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
                 "model": str(folder / "model.mjb"), "recording": str(folder / "recording.npz"), "episodes": episodes,
                 "size": [look.width, look.height], "fps": look.fps, "seconds": look.seconds, "limit": look.limit,
                 "together": look.together, "columns": look.columns, "fast": look.fast,
+                "seeds": look.seeds, "posters": look.posters,
                 "outputs": [str(file) for file in files],
             }  # fmt: skip
             (folder / f"job{k}.json").write_text(json.dumps(job), encoding="utf-8")
@@ -132,18 +137,27 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
             running.append((process, episodes, files))
         # all are waited for, and none is left if one fails
         try:
-            lengths = [_wait(process) for process, _, _ in running]
+            seconds = [_wait(process) for process, _, _ in running]
         finally:
             for process, _, _ in running:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
         # only complete files get their name
-        for _, episodes, files in running:
+        lengths = [0.0] * len(outputs)
+        for drawn, (_, episodes, files) in zip(seconds, running):
             for k, file in zip([0] if look.together else episodes, files):
+                lengths[k] = drawn
                 outputs[k].parent.mkdir(parents=True, exist_ok=True)
                 _move(file, outputs[k])
-    return max(lengths)
+                if look.posters:
+                    _move(poster(file), poster(outputs[k]))
+    return lengths
+
+
+def poster(video: Path) -> Path:
+    """Return the file of a video's still."""
+    return video.with_suffix(".jpg")
 
 
 def _wait(process: subprocess.Popen[str]) -> float:

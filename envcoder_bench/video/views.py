@@ -14,6 +14,7 @@ WANTED, ACTUAL = (0.05, 0.62, 0.35, 1.0), (0.15, 0.35, 0.85, 1.0)  # colours of 
 # azimuth and elevation, degrees; other tasks have DIRECTION
 DIRECTIONS = {"Cartpole": (180.0, -8.0), "FrankaCubeStack": (140.0, -22.0), "AllegroHand": (200.0, -38.0)}
 DIRECTION = (125.0, -17.0)
+STEEPEST, SHALLOWEST = -75.0, -8.0  # elevation, degrees: from above the ground
 
 
 def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.ndarray:
@@ -25,16 +26,18 @@ def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.n
 
 
 class View:
-    """The camera of a recording: equal for all episodes if the robot stands still, else it follows each robot."""
+    """The camera of a recording: it follows a robot whose base floats or slides, and else is equal for all episodes."""
 
     def __init__(self, model: Any, recording: Recording) -> None:
         self._recording = recording
-        self._azimuth, self._elevation = DIRECTIONS.get(recording.task, DIRECTION)
-        self._follows, self._flat = rendering.is_floating(model), rendering.is_flat(model)
+        self._model, base = model, rendering.planar_base(model)
+        self._follows, self._flat = rendering.is_floating(model) or base is not None, rendering.is_flat(model)
+        self._azimuth, self._elevation = _direction(model, recording.task, base)
         first = [episode.qpos[0] for episode in recording.episodes]
         low, high = rendering.bounds(model, np.stack(first[:1] if self._follows else self._samples()))
         self._centre, self._radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
-        self._offset = self._centre - first[0][:3] if self._follows else np.zeros(3)
+        start = rendering.base_path(model, np.stack(first[:1]))[0]
+        self._offset = self._centre - start if self._follows else np.zeros(3)
         self._tracks: dict[int, np.ndarray] = {}
 
     def _samples(self) -> list[np.ndarray]:
@@ -53,17 +56,38 @@ class View:
         )
 
     def _track(self, episode: Episode) -> np.ndarray:
-        """The root's path, smoothed in both directions so that the camera does not lag."""
-        path = episode.qpos[:, :3].astype(np.float64)
+        """The path of the robot's first body, smoothed in both directions so that the camera does not lag."""
+        path = rendering.base_path(self._model, episode.qpos.astype(np.float64))
+        height, count = path[0, 2], len(path)
+        # beyond both ends as within, turned around, so that the camera neither waits nor stops early
+        margin = min(count - 1, round(3 * SMOOTHING / self._recording.dt))
+        before, after = 2 * path[0] - path[margin:0:-1], 2 * path[-1] - path[-2 : -2 - margin : -1]
+        path = np.concatenate((before, path, after))
         keep = float(np.exp(-self._recording.dt / SMOOTHING))
         for order in (slice(None), slice(None, None, -1)):
             smooth = path[order].copy()
             for k in range(1, len(smooth)):
                 smooth[k] = keep * smooth[k - 1] + (1 - keep) * smooth[k]
             path = smooth[order]
+        path = path[margin : margin + count]
         if self._flat:
-            path[:, 2] = 0.3 * path[:, 2] + 0.7 * episode.qpos[0, 2]  # jumps stay visible
+            path[:, 2] = 0.3 * path[:, 2] + 0.7 * height  # jumps stay visible
         return path
+
+
+def _direction(model: Any, task: str, base: rendering.PlanarBase | None) -> tuple[float, float]:
+    """Return azimuth and elevation: a shipped task's, the model's own camera's, or from the side of a planar robot."""
+    if task in DIRECTIONS:
+        return DIRECTIONS[task]
+    forward = rendering.own_camera(model)
+    if forward is None and base is not None:
+        forward = -base.normal
+    if forward is None:
+        return DIRECTION
+    level = float(np.hypot(forward[0], forward[1]))
+    azimuth = DIRECTION[0] if level < 0.1 else float(np.degrees(np.arctan2(forward[1], forward[0])))
+    elevation = float(np.degrees(np.arctan2(forward[2], level)))
+    return azimuth, min(max(elevation, STEEPEST), SHALLOWEST)
 
 
 def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:

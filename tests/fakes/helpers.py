@@ -42,6 +42,19 @@ def compute_torque(action, state_dict):
     push = 100.0 * action.sum(dim=1, keepdim=True)
     return torch.cat([push, torch.zeros_like(push)], dim=1)
 """
+# waits after the first iterations, which save a state, until there is a file GO: so a test does something to a run in
+# training, however busy the machine is
+WAITS = """
+import os, time
+calls = 0
+def compute_reward(pole_angle):
+    global calls
+    calls += 1
+    while calls > 150 and not os.path.exists("GO"):
+        time.sleep(0.01)
+    return torch.cos(pole_angle)
+"""
+WAITING_ITERATIONS = 12
 WIDE = """
 def compute_observation(state_dict):
     x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
@@ -66,6 +79,10 @@ CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40"]
 SETTINGS: dict[str, Any] = {  # the same run for ``evaluate``
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 4, "learning_iterations": 4,
     "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
+}  # fmt: skip
+# for runs of many groups, whose results are only compared with each other
+SHORT = {
+    "task.env.episodeLength": 20, "train.params.config.horizon_length": 8, "train.params.config.mini_epochs": 2,
 }  # fmt: skip
 
 
@@ -112,7 +129,7 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
             if reached():
                 process.send_signal(number)
                 break
-        time.sleep(0.002)
+        time.sleep(0.02)
     try:
         told = process.communicate(timeout=PATIENCE)[1]
     except subprocess.TimeoutExpired:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage
-from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.pairs import run_pairs
+from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
 
 HOSTILE = [
@@ -107,16 +108,18 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         )
         for k, name in enumerate(every)
     ]  # fmt: skip
+    ranked = rank(results, (0.0, 1.0))
     return RunPage(
         title=f"Cartpole: {len(names)} candidates {HOSTILE[0]}",
         fitness_meaning=f"a fraction {HOSTILE[2]}; 0 to 1",
-        ranked=rank(results, (0.0, 1.0)),
+        ranked=ranked,
+        pairs=run_pairs(fitness_model(results, (0.0, 1.0)), ranked),
         candidates=candidates,
         facts=["2 seeds", HOSTILE[0]],
         curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
         components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
         step_fitness=pd.DataFrame(steps, columns=[*keys, "step", "seconds", "fitness", "active"]),
-        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown], 1.0, "a note"),
+        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines, 1.0) for name in shown], "a note"),
         how={"device": "a CPU", "torch": "2"},
         command="eval-shapers --task Cartpole",
     )

@@ -11,6 +11,7 @@ from envcoder_bench.results.rows import (
     RUNNING,
     STOPPED,
     Result,
+    best_mean,
     read_results,
     result_of,
     write_results,
@@ -80,3 +81,10 @@ def test_results_that_are_no_text_are_named(tmp_path):
     (tmp_path / "results.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match=r"results\.csv: 'utf-8' codec can't decode"):
         read_results(tmp_path / "results.csv")
+
+
+def test_best_candidate_so_far_has_the_highest_mean_over_its_seeds():
+    """Not the best seed: a candidate with one lucky seed is not the best."""
+    scores = [("lucky", 1.0), ("lucky", 0.0), ("even", 0.6), ("even", 0.7), ("gone", float("nan"))]
+    assert best_mean(scores) == ("even", pytest.approx(0.65))
+    assert best_mean([("gone", float("nan"))]) is None and best_mean([]) is None

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
-    "checkpoint_minutes=0",
+    "checkpoint_minutes=0", "--no_baselines",
 ]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def killed(tmp_path_factory):
 
     def reached():
         saved = RunFolder(output).load_checkpoint()
-        return saved is not None and any(job.iteration >= 5 for job in saved.jobs)
+        return saved is not None and any(job.iteration >= 7 for job in saved.jobs)
 
     with stopped_when(reached):
         run(output, *words(folder))
@@ -77,7 +77,7 @@ def flip(path):
     content = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as parts:
         part = parts.read(max(parts.infolist(), key=lambda info: info.file_size))
-    assert content.count(part) == 1
+    assert part in content
     content[content.index(part) + len(part) // 2] ^= 1
     path.write_bytes(content)
 

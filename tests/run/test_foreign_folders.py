@@ -154,10 +154,11 @@ def test_videos_are_those_of_candidates(tmp_path, monkeypatch, caplog):
     videos.mkdir(parents=True)
     (videos / "videos.json").write_text('{"seconds": 1.0, "note": ""}')
     (tmp_path / "secret.mp4").write_bytes(b"secret")
+    run = SimpleNamespace(folder=SimpleNamespace(path=tmp_path / "run"))
     for content in (b"", b"PK\x03\x04"):
         (videos / "recording.npz").write_bytes(content)
-        assert read_videos(tmp_path / "run") is None
+        assert read_videos(run) is None
 
     hostile = SimpleNamespace(episodes=[SimpleNamespace(name="../../secret")])
     monkeypatch.setattr(Recording, "load", lambda path: hostile)
-    assert read_videos(tmp_path / "run") is None and "a candidate's name consists of" in caplog.text
+    assert read_videos(run) is None and "a candidate's name consists of" in caplog.text

@@ -49,6 +49,11 @@ def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
     assert failed == ["e"]
 
 
+def test_the_most_expensive_job_is_taken_first():
+    queue = JobQueue([Job((name,), cost) for name, cost in (("a", 1), ("b", 3), ("c", 3), ("d", 2))])
+    assert [queue.take(worker).items for worker in range(4)] == [("b",), ("c",), ("d",), ("a",)]
+
+
 def test_retry_does_not_count_as_a_crash():
     queue = JobQueue([Job(("a",), 1)])
     for worker in range(10):

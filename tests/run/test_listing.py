@@ -7,6 +7,7 @@ import pytest
 from filelock import FileLock
 
 from envcoder_bench.__main__ import main
+from envcoder_bench.results.logs import Point
 from envcoder_bench.results.ranking import rank, summary, write_summary
 from envcoder_bench.results.rows import RUNNING, Result, write_results
 from envcoder_bench.run.folder.checkpoint import FORMAT
@@ -32,6 +33,19 @@ def test_best_candidate_is_not_a_baseline(tmp_path):
     run = read_run(make_run(tmp_path / "r"))
     assert (run.task, run.date, run.best, run.fitness) == ("Cartpole", "2026-01-31 12:34:56", "b", 0.5)
     assert run.status == "complete"
+
+
+def test_best_candidate_is_that_of_the_printed_ranking(tmp_path):
+    """Two of equal fitness are told apart by points.csv, which the list does not read."""
+    rows = [Result(name, 0, "ok", 0.5, episodes=8, env_steps=100) for name in ("a", "b")]
+    path = make_run(tmp_path / "r", rows=rows)
+    points = [Point("a", 0, 2, 200, 0.5, 9.0, {}), Point("b", 0, 1, 100, 0.5, 9.0, {})]
+    ranked = rank(rows, points=points)
+    assert ranked[0].candidate == "b"
+    write_summary(path / "summary.json", summary(ranked, {"task": "Cartpole"}, {}))
+    assert read_run(path).best == "b"
+    (path / "summary.json").write_text("{")  # damaged: the rows are left
+    assert read_run(path).best == "a"
 
 
 def test_runs_are_found_recursively_and_sorted_by_date(tmp_path):

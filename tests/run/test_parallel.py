@@ -6,9 +6,10 @@ import json
 import random
 import time
 
+import helpers
 import pytest
 import torch
-from helpers import CANDIDATES, SETTINGS, TABLES, assert_same_policies, assert_same_tables, stopped_at
+from helpers import BREAKS_MIDWAY, SETTINGS, SHORT, TABLES, assert_same_policies, assert_same_tables, stopped_at
 
 import envcoder_bench
 from envcoder_bench.run import seeds
@@ -23,9 +24,10 @@ from envcoder_bench.run.workers.worker import RemoteWorker, code_digest
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 6
+CANDIDATES = {**helpers.CANDIDATES, "breaks_midway": BREAKS_MIDWAY.replace("25", "12")}
 ALONE = {
     **SETTINGS, "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "checkpoint_minutes": 0,
-    "compile_shapers": False, "evaluation.final_episodes": 3, "evaluation.points": 3,
+    "compile_shapers": False, "evaluation.final_episodes": 3, "evaluation.points": 3, **SHORT,
 }  # fmt: skip
 MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and wide
 
@@ -169,7 +171,7 @@ def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):
 
 def test_prints_of_candidates_in_workers_are_shown_to_a_limit_and_logged(tmp_path, threads, capfd):
     chatty = "def compute_reward(pole_angle):\n    print('looking')\n    return torch.cos(pole_angle)\n"
-    own = settings(1, seeds=1, learning_iterations=2)
+    own = settings(1, seeds=1, learning_iterations=4)
     envcoder_bench.evaluate("Cartpole", {"chatty": chatty}, output_dir=tmp_path / "run", **own)
     shown = capfd.readouterr().out.splitlines()
     assert shown == ["chatty prints: looking"] * 20 + ["chatty prints more, which is in run.log"]

@@ -52,7 +52,7 @@ def test_split_keeps_order_and_balances_waves(groups):
         assert list(chain(*waves)) == list(range(groups))
         sizes = [len(wave) for wave in waves]
         assert len(sizes) == count
-        assert max(sizes) - min(sizes) <= 1
+        assert max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes, reverse=True)
         assert min(sizes) > 0
 
 

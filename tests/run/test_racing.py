@@ -12,6 +12,7 @@ from helpers import (
     CARTPOLE_QUICK,
     FIVE_ACTIONS,
     SETTINGS,
+    SHORT,
     WIDE,
     assert_same_policies,
     assert_same_tables,
@@ -41,7 +42,7 @@ REWARD = "def compute_reward(pole_angle, actions):\n    return {}\n"
 CANDIDATES = {
     "angle": REWARD.format("torch.cos(pole_angle)"),
     "backwards": REWARD.format("-torch.cos(pole_angle)"),
-    "breaks_midway": BREAKS_MIDWAY.replace("25", "20"),  # before its first evaluation
+    "breaks_midway": BREAKS_MIDWAY.replace("25", "10"),  # before its first evaluation
     "five_actions": FIVE_ACTIONS,
     "lazy": REWARD.format("-actions[:, 0].abs()"),
     "square": REWARD.format("1.0 - pole_angle.square()"),
@@ -50,7 +51,7 @@ CANDIDATES = {
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
     "evaluation.points=4", "evaluation.num_envs=4", "evaluation.final_episodes=4", "compile_shapers=false",
-    "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""),
+    "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""), *(f"{key}={x}" for key, x in SHORT.items()),
 ]  # fmt: skip
 RACE = ["--race", "race.keep=0.6"]
 LOGS = ("curves.csv", "components.csv", "points.csv", "episodes.csv", "step_fitness.csv")
@@ -250,7 +251,7 @@ def test_interrupted_race_resumes_to_the_same_result(tmp_path, raced, in_waves, 
     settings = {
         **SETTINGS, "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "evaluation.points": 4,
         "evaluation.num_envs": 4, "evaluation.final_episodes": 4, "compile_shapers": False, "checkpoint_minutes": 0,
-        "race": True, "race.keep": 0.6, "race.rungs": RUNGS, "max_memory": in_waves[1],
+        "race": True, "race.keep": 0.6, "race.rungs": RUNGS, "max_memory": in_waves[1], **SHORT,
     }  # fmt: skip
     with pytest.raises(Crash) if crash else contextlib.nullcontext():
         result = evaluate("Cartpole", files, output_dir=output, reporter=After(count, stop), stop=stop, **settings)

@@ -1,15 +1,15 @@
 """The search from end to end: three rounds with a model behind a server, replayed and resumed."""
 
+import contextlib
+import io
 import json
 import re
 import signal
-import subprocess
-import time
 from unittest.mock import Mock
 
 import pytest
 from fake_llm import FakeLLM, answer, silent, status
-from helpers import AUTO_SHAPE
+from helpers import stopped_when
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
@@ -84,16 +84,16 @@ def trusted(monkeypatch):
 
 @pytest.fixture(scope="module")
 def served_search(tmp_path_factory):
-    """A search of three rounds with a model, and the requests that it sent."""
-    with FakeLLM() as server:
+    """A search of three rounds with a model, the requests that it sent, and what it printed."""
+    with FakeLLM() as server, contextlib.redirect_stdout(io.StringIO()) as printed:
         server.script.extend(answer(text) for text in REPLIES)
         folder = run(tmp_path_factory.mktemp("served") / "search", *QUICK, *served(server))
     assert not server.script
-    return folder, server.bodies
+    return folder, server.bodies, printed.getvalue()
 
 
 def test_search_of_three_rounds_records_all_attempts(served_search):
-    folder, _ = served_search
+    folder, *_ = served_search
     archive = read_archive(folder / "archive.json")
     ended = {attempt.name: attempt.status for attempt in archive.attempts}
     assert list(ended) == [f"r{number}_0{k}" for number in (1, 2, 3) for k in (0, 1, 2)]
@@ -132,7 +132,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
 
 
 def test_prompts_contain_errors_and_earlier_attempts(served_search):
-    folder, bodies = served_search
+    folder, bodies, _ = served_search
     asked = [body["messages"][-1]["content"] for body in bodies]
     assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
     assert "Balance the pole, be still" in bodies[0]["messages"][0]["content"]
@@ -152,21 +152,18 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
 
 
-def test_replay_gives_the_same_search(served_search, tmp_path, capsys):
-    folder, _ = served_search
-    again = run(tmp_path / "again", *QUICK, "--llm", f"replay:{folder}")
-    assert texts(again) == texts(folder)
-    shown = " ".join(capsys.readouterr().out.split())  # lines are wrapped
-    for told in (
+def test_search_prints_its_rounds_repairs_and_best(served_search):
+    printed = " ".join(served_search[2].split())  # lines are wrapped
+    for words in (
         "round 3 of 3", "r1_01 repaired", "was: r1_01.py:5: in compute_reward: raised KeyError", "r3_00 failed",
         "best so far: ", "against unshaped", "final evaluation: ", "tokens in and", "best.py", "this round took ",
         " left at this pace",
     ):  # fmt: skip
-        assert told in shown, told
+        assert words in printed, words
 
 
 def test_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
-    folder, _ = served_search
+    folder, *_ = served_search
     words = ["Ant" if word == "Cartpole" else word for word in QUICK]
     run(tmp_path / "again", *words, "--llm", f"replay:{folder / 'transcript.jsonl'}", expect=2)
     assert "is the transcript of another search: " in capsys.readouterr().err
@@ -181,20 +178,8 @@ def reached(folder, moment):
     return (folder / "final" / "curves.csv").exists()
 
 
-def stop(words, folder, moment, number):
-    """Run the command in a process of its own until the moment; returns the exit code and what it said."""
-    command = [*AUTO_SHAPE, *map(str, words)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline and process.poll() is None and not reached(folder, moment):
-        time.sleep(0.002)
-    process.send_signal(number)
-    told = process.communicate(timeout=180)[0]
-    return process.returncode, told
-
-
-def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp_path, monkeypatch):
-    folder, bodies = served_search
+def test_repeatedly_stopped_replay_resumes_to_the_same_result(served_search, tmp_path, monkeypatch, capsys):
+    folder, bodies, _ = served_search
     output = tmp_path / "search"
     words = [*QUICK, "--llm", f"replay:{folder}", "--output_dir", output]
     with monkeypatch.context() as patch:  # killed when the candidates of the first round are checked
@@ -204,8 +189,10 @@ def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp
     assert (output / "rounds" / "1" / "round.json").exists()
     assert not (output / "archive.json").exists()
     # Ctrl-C in a round's training: the run saves where it is, and the command is this one, not that of the run
-    code, told = stop(["--resume", output], output, "training", signal.SIGINT)
-    assert code == 130
+    capsys.readouterr()
+    with stopped_when(lambda: reached(output, "training"), signal.SIGINT):
+        assert auto_shape.main(["--resume", str(output)]) == 130
+    told = "".join(capsys.readouterr())
     assert re.search(rf"auto.shape(\.py)? --resume {output}", told) and not re.search("eval.shapers", told)
     assert (output / "rounds" / "2" / "run" / "checkpoint.pth").exists()
     iterate = Session.iterate
@@ -227,7 +214,7 @@ def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp
 
 
 def test_complete_search_is_shown_again(served_search, capsys):
-    folder, _ = served_search
+    folder, *_ = served_search
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert auto_shape.main(["--resume", str(folder)]) == 0
     assert read_archive(folder / "archive.json").best().name in capsys.readouterr().out
@@ -289,6 +276,7 @@ def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tm
     for k in range(3):
         (tmp_path / f"mine{k}.py").write_text(text.replace("WEIGHT", f"0.{k + 1}"))
     words = [*PLAIN, "--llm", "evolve", "--candidates", *sorted(tmp_path.glob("mine*.py")), "term_variants=2"]
+    words += ["--final_seeds", 1]
     folder, train = tmp_path / "search", Search._train
 
     def killed(search, round):
@@ -374,7 +362,7 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server,
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
     monkeypatch.setattr(rungs, "learned", lambda *_: True)
     words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=4"]
-    folder = run(tmp_path / "search", *words, "--num_iters", 2)
+    folder = run(tmp_path / "search", *words, "--num_iters", 2, "--final_seeds", 1)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]
     # of five in the first round three go on, of six with the best so far in the second also three

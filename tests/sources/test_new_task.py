@@ -63,6 +63,33 @@ HOPPER = """
   <actuator><motor joint="knee" forcerange="-9 9" ctrlrange="-1 1"/></actuator>
 </mujoco>
 """
+# as gymnasium's Hopper: a base that slides in a plane on joints without an actuator, gears, RK4
+PLANAR = """
+<mujoco model="runner">
+  <option integrator="RK4" timestep="0.004"/>
+  <worldbody>
+    <geom type="plane" size="20 20 1"/>
+    <body name="torso" pos="0 0 1">
+      <joint name="rootx" type="slide" axis="1 0 0"/>
+      <joint name="rootz" type="slide" axis="0 0 1"/>
+      <joint name="rooty" axis="0 1 0"/>
+      <geom type="capsule" size=".05 .2"/>
+      <body name="thigh" pos="0 0 -.2">
+        <joint name="hip" axis="0 -1 0" range="-90 90" limited="true"/>
+        <geom type="capsule" size=".04" fromto="0 0 0 0 0 -.4"/>
+        <body name="shin" pos="0 0 -.4">
+          <joint name="knee" axis="0 -1 0" range="-90 0" limited="true"/>
+          <geom type="capsule" size=".04" fromto="0 0 0 0 0 -.3"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="knee" kp="20" ctrlrange="-1 1" ctrllimited="true"/>
+    <motor joint="hip" gear="200" ctrlrange="-.5 .5" ctrllimited="true"/>
+  </actuator>
+</mujoco>
+"""
 URDF = """
 <robot name="swing">
   <link name="base"/>
@@ -90,7 +117,12 @@ def write(name, text):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text", "options"),
-    [("arm.xml", ARM, {}), ("hopper.xml", HOPPER, {"ground": True}), ("swing.urdf", URDF, {})],
+    [
+        ("arm.xml", ARM, {}),
+        ("hopper.xml", HOPPER, {"ground": True}),
+        ("runner.xml", PLANAR, {}),
+        ("swing.urdf", URDF, {}),
+    ],
 )
 def test_new_task_passes_the_check(file, text, options):
     task = new_task(write(file, text.replace("PLANE", "")), **options)
@@ -99,6 +131,33 @@ def test_new_task_passes_the_check(file, text, options):
     for part in ("task.py", "human.py", "unshaped.py", "task.yaml"):
         written = (task.folder / part).read_text(encoding="utf-8")
         assert max(map(len, written.splitlines())) <= 120 and ("EDIT" in written or part == "unshaped.py")
+
+
+def test_goal_of_a_planar_robot_is_its_speed():
+    task = new_task(write("runner.xml", PLANAR))
+    text = (task.folder / "task.py").read_text(encoding="utf-8")
+    assert 'fitness_meaning = "velocity of rootx, m/s' in text and "target_dof_pos" not in text
+    human = (task.folder / "human.py").read_text(encoding="utf-8")
+    assert "SEEN = [1, 2, 3, 4]" in human and "dof_pos[:, 1] < default_dof_pos[1] - 0.5" in human
+    # in the plane of the ground nothing falls; a slide that is driven is no base
+    swimmer = PLANAR.replace('axis="0 0 1"', 'axis="0 1 0"').replace("runner", "swimmer")
+    human = (new_task(write("swimmer.xml", swimmer)).folder / "human.py").read_text(encoding="utf-8")
+    assert "SEEN = [2, 3, 4]" in human and "compute_terminal" not in human
+    cart = PLANAR.replace('<motor joint="hip"', '<motor joint="rootx"').replace("runner", "cart")
+    assert "target_dof_pos" in (new_task(write("cart.xml", cart)).folder / "task.py").read_text(encoding="utf-8")
+
+
+def test_conversion_of_drives_is_said():
+    """Gears, ranges of controls, the order of the actions, and limits that no line of the file states."""
+    task = new_task(write("runner.xml", PLANAR))
+    assert task.step == "0.02 s, 5 physics steps"
+    assert task.changes == [
+        "actuator number 0: it states no greatest effort; 40 is invented, its gain times the width of its ctrlrange:"
+        " set its forcerange",
+        "hip: forcerange -100 to 100, from gear 200 and ctrlrange -0.5 to 0.5",
+        "the actions are in the order of the joints, hip, knee; in the file: knee, hip",
+        "the integrator RK4 is now implicitfast",
+    ]
 
 
 def test_drives_keep_the_efforts_and_gains_of_the_original():

@@ -120,11 +120,16 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "normalize, seeds",
-    [(False, [3, 3, 3, 3]), (True, [5, 3, 5, 4]), *sizes([(True, [3, 3, 3, 3]), (False, [5, 3, 5, 4])], [])],
-)
+    "normalize, seeds, precision",
+    sizes(
+        [
+            (normalize, seeds, precision) for precision in ("highest", ROUNDED)
+            for normalize in (False, True) for seeds in ([3, 3, 3, 3], [5, 3, 5, 4])
+        ],
+        [(False, [3, 3, 3, 3], "highest"), (True, [5, 3, 5, 4], ROUNDED)],
+    ),
+)  # fmt: skip
 @pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), *sizes([([48] * 4, [12] * 4)], [])])
-@pytest.mark.parametrize("precision", ["highest", ROUNDED])
 def test_acting(
     precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
     padded: bool, critic_dims: list[int], as_rsl_rl: bool,

@@ -60,6 +60,35 @@ def test_camera_follows_a_walking_robot():
     assert middle.lookat[0] - first.lookat[0] == pytest.approx(15.0, abs=1.5) and first.distance == middle.distance
 
 
+RUNNER = """
+<mujoco><asset><texture type="skybox" builtin="flat" rgb1="0 0 0" width="8" height="8"/></asset>
+  <worldbody><geom name="floor" type="plane" size="20 20 1"/>
+    <body name="torso" pos="0 0 1">CAMERA
+      <joint name="rootx" type="slide" axis="1 0 0"/><joint name="rootz" type="slide" axis="0 0 1"/>
+      <joint name="rooty" axis="0 1 0"/><geom type="capsule" size=".05 .2"/>
+    </body></worldbody></mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ("camera", "azimuth"), [("", 90), ('<camera mode="trackcom" pos="-3 0 0" xyaxes="0 -1 0 0 0 1"/>', 0)]
+)
+def test_camera_follows_a_robot_on_slides_from_its_side_or_as_its_own_camera_looks(tmp_path, camera, azimuth):
+    (tmp_path / "runner.xml").write_text(RUNNER.replace("CAMERA", camera))
+    model = rendering.scenery(tmp_path / "runner.xml")
+    made = recording(model, "Runner", 30.0)
+    view = View(model, made)
+    first, middle = (view.camera(made.episodes[0], step) for step in (0, 25))
+    assert middle.lookat[0] - first.lookat[0] == pytest.approx(15.0, abs=1.5)
+    assert first.distance == middle.distance < 2.0, "the robot fills the picture"
+    assert first.azimuth == pytest.approx(azimuth) and first.elevation < 0
+    for step in (0, 25, 50):  # in the middle of the picture from the beginning to the end
+        assert view.camera(made.episodes[0], step).lookat[0] == pytest.approx(30.0 * step / 50, abs=0.05)
+    # it can run off neither the drawn floor nor into a black sky
+    assert not model.geom_size[model.geom("floor").id, :2].any()
+    assert (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).sum() == 1
+
+
 def test_camera_of_a_fixed_robot_shows_the_whole_episode():
     model = rendering.scenery(find_spec("Cartpole").model_path)
     far, near = (View(model, made).camera(made.episodes[0], 0) for made in

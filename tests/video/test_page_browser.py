@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from page_fakes import HOSTILE, fake_page
 
+from envcoder_bench.report import course
+from envcoder_bench.report.page import charts
 from envcoder_bench.report.page.run import render_page
+from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE, advice, sentence
 from envcoder_bench.results.speed import steps_until
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'envcoder-bench[dev]': no playwright")
@@ -174,13 +177,16 @@ def test_two_candidates_side_by_side(page):
     """At first the best candidate and the human baseline; what they have in common is in one plot."""
     assert page.input_value("#pair-first") == "2" and page.input_value("#pair-second") == "0"
     verdict = page.inner_text("#pair-verdict")
-    assert verdict == "human is ahead of first by 0.164. They share a letter: this may be chance."
+    pair = fake_page().pairs.of("human", "first")
+    assert verdict == ". ".join([sentence(pair), advice(pair)]) and "cannot tell; difference +0.164 [" in verdict
     assert [row.split("\t")[1].split()[0] for row in page.locator("#pair-rows tr").all_inner_texts()] == [
         "candidate", "first", "humanbaseline",
     ]  # fmt: skip
     # where: the share of first's episodes falls evenly, so that their difference grows
     where = page.inner_text("#pair-where")
     assert "18 % of the episodes of first end early" in where and " s to 10 s" not in where
+    recorded = charts.step_fitness(fake_page().step_fitness)
+    assert where == course.where(recorded, "first", "human"), "the rule of compare RUN A B"
     for chart in ("fitness", "gap", "active", "parts"):
         assert page.locator(f"#pair-{chart} canvas").count() == 1
     page.locator("#pair-gap").scroll_into_view_if_needed()
@@ -205,6 +211,40 @@ def test_two_candidates_side_by_side(page):
     page.click("#ranking tbody tr:nth-child(4) .compare", force=True)
     assert page.input_value("#pair-first") == "3"
     assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
+
+
+def test_every_pair_has_its_number(page):
+    """The signs of all pairs; hovering one shows its words, and a click compares the two."""
+    run = fake_page()
+    names = [row.candidate for row in run.ranked if row.candidate in run.pairs.names]
+    signs = page.eval_on_selector_all(
+        "#pairs tr:not(:first-child)", "all => all.map(one => [...one.cells].slice(1).map(cell => cell.textContent))"
+    )
+    meaning = {"+": BETTER, "-": WORSE, "·": CANNOT_TELL}
+    assert len(signs) == len(names) > 5
+    for i, first in enumerate(names):
+        for j, second in enumerate(names):
+            assert signs[i][j] == "" if i == j else meaning[signs[i][j]] == run.pairs.of(first, second).verdict
+    assert {"+", "-", "·"} <= {sign for row in signs for sign in row}
+    idle = page.inner_text("#pairs-text")
+    cell = page.locator("#pairs tr:nth-child(2) td:nth-child(4) button")  # the first against the third
+    cell.hover()
+    assert page.inner_text("#pairs-text").startswith(sentence(run.pairs.of(names[0], names[2])))
+    page.mouse.move(5, 5)
+    page.wait_for_function("idle => document.querySelector('#pairs-text').innerText === idle", arg=idle)
+    cell.click()
+    shown = (page.input_value("#pair-first"), page.input_value("#pair-second"))
+    assert [run.ranked[int(k)].candidate for k in shown] == [names[0], names[2]]
+    assert page.evaluate("window.hacked") is None
+
+
+def test_heads_of_columns_have_help(page):
+    help_text = page.locator("#ranking [popover]:visible")
+    assert help_text.count() == 0
+    page.click("#ranking th:has-text('vs human') button.help")
+    assert "Mean difference to the human baseline with the same seeds" in help_text.inner_text()
+    page.keyboard.press("Escape")
+    assert help_text.count() == 0
 
 
 def test_any_two_sources_are_compared(page):
@@ -303,12 +343,13 @@ def test_labels_of_the_time_are_inside_their_charts(page):
 
 
 def test_narrow_page_does_not_scroll_sideways(page):
-    page.set_viewport_size({"width": 400, "height": 900})
-    page.wait_for_function("() => document.documentElement.scrollWidth === 400")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_function("() => document.documentElement.scrollWidth === 390")
     cells = page.eval_on_selector_all(
         "#ranking tbody tr:nth-child(1) td", "all => all.map(one => one.getBoundingClientRect().right)"
     )
-    assert cells[2] < 400, "the fitness is in sight"
+    assert cells[2] < cells[3] <= 390, "fitness and difference with their intervals are in sight"
+    assert page.locator("#ranking tbody tr:nth-child(2) td:nth-child(4) small").is_visible()
     page.set_viewport_size({"width": 1280, "height": 900})
 
 

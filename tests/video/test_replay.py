@@ -1,5 +1,6 @@
 """Policies of a run folder are replayed, drawn and shown on the run's page."""
 
+import base64
 import json
 import os
 import re
@@ -111,7 +112,7 @@ def test_video_of_all_policies_has_expected_size_and_frames(folder, recording, t
     three = replace(recording, episodes=recording.episodes[:3])
     look = Look(96, 64, fps=5, seconds=0.4, together=True, columns=2)
     files = [tmp_path / "all.mp4"]
-    assert draw(three, model_bytes(open_run(folder).spec, three), files, look) == pytest.approx(0.6)
+    assert draw(three, model_bytes(open_run(folder).spec, three), files, look) == pytest.approx([0.6])
     frames = frames_of(files[0])
     assert len(frames) == 3 and frames[0].shape == (128, 192, 3)
     assert frames[0][20:44, :96].std() > 5, "something is there"
@@ -127,7 +128,8 @@ def test_page_has_videos_of_the_best_and_the_baselines(folder, monkeypatch):
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     shown = [own["name"] for own in data["videos"]["episodes"]]
     assert len(shown) == 3 and {"human", "unshaped"} < set(shown)
-    assert all(len(own["mp4"]) > 1000 for own in data["videos"]["episodes"])
+    assert all(len(own["mp4"]) > 1000 and own["length_s"] == pytest.approx(0.6) for own in data["videos"]["episodes"])
+    assert all(base64.b64decode(own["poster"])[:2] == b"\xff\xd8" for own in data["videos"]["episodes"])  # JPEG
     files = {path.stem: frames_of(path) for path in (folder / "videos").glob("*.mp4")}
     assert set(files) == set(shown)
     assert all(len(frames) == 3 and frames[0].shape == (64, 96, 3) for frames in files.values())

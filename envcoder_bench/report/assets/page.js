@@ -117,6 +117,18 @@
     const tip = make("div", { class: "tip", hidden: "" });
     let focused = null;
     const width = () => Math.max(200, host.clientWidth - (small ? 6 : 0));
+    const bandOf = (own, k) => ({ series: [k + 1, own.band + 1], fill: () => `${ink(own.fill)}${own.ofFocus ? "33" : "22"}` });
+    // the band of the line under the finger; those of all lines would hide one another
+    const focus = (u, found) => {
+      focused = found;
+      const k = series.findIndex((own) => own.ofFocus && own.ofFocus === found);
+      if (series.some((own) => own.ofFocus)) {
+        u.delBand(null);
+        if (k >= 0) u.addBand(bandOf(series[k], k));
+        u.redraw(true, false);
+      }
+      u.setSeries(found, { focus: true });
+    };
     const options = {
       width: width(), height, legend: { show: false }, padding: [10, 18, 0, 0],
       scales: { x: { time: false }, y: { range: (u, low, high) => { if (low === null || high === null) return [0, 1]; const gap = (high - low || Math.abs(high) || 1) * 0.06; return [low - gap, high + gap]; } } },
@@ -124,7 +136,7 @@
       cursor: { drag: { x: !onClick, y: false }, focus: { prox: -1 }, points: { size: 6 }, y: false },
       focus: { alpha: 0.25 },
       series: [{}, ...series.map((own) => ({ label: own.label, stroke: () => ink(own.color), width: own.width || 1.6, dash: own.dash, show: own.show !== false, spanGaps: true, points: { show: own.values.filter((v) => v !== null).length === 1 } }))],
-      bands: series.flatMap((own, k) => (own.band ? [{ series: [k + 1, own.band + 1], fill: () => `${ink(own.fill)}22` }] : [])),
+      bands: series.flatMap((own, k) => (own.band && !own.ofFocus ? [bandOf(own, k)] : [])),
       hooks: {
         setCursor: [(u) => {
           const k = u.cursor.idx;
@@ -134,7 +146,7 @@
             const d = v === null || v === undefined ? Infinity : Math.abs(u.valToPos(v, "y") - u.cursor.top);
             if (d < best) { best = d; found = i; }
           });
-          if (found !== focused) { focused = found; u.setSeries(found, { focus: true }); }
+          if (found !== focused) focus(u, found);
           if (found === null) { tip.hidden = true; return; }
           const value = u.data[found][k];
           tip.textContent = `${series[found - 1].label}: ${round(value)} ${xHover ? xHover(u.data[0][k]) : `at ${compact(u.data[0][k])}`}`;
@@ -147,7 +159,7 @@
     };
     const plot = new uPlot(options, [x, ...series.map((own) => own.values)], host);
     host.append(tip);
-    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; if (focused !== null) { focused = null; plot.setSeries(null, { focus: true }); } });
+    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; if (focused !== null) focus(plot, null); });
     if (onClick) plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) onClick(plot.posToVal(plot.cursor.left, "x")); });
     charts.push({ plot, width, height, host });
     return plot;
@@ -182,12 +194,14 @@
         places.set(own.name, [series.length + 1]);
         if (line.low) {
           const at = series.length;
-          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: own.color }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
+          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: own.color, ofFocus: at + 3 }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
           places.set(own.name, [at + 1, at + 2, at + 3]);
         }
         series.push({ label: own.name, values: line.mean, ...style });
       }
-      plot = chart(host, { x: data.curves.x, series, xLabel: "environment steps of each candidate and seed", yLabel: select.value.replace("_", " "), height: 380 });
+      const last = select.value === "fitness" ? data.curves.final : null;
+      plot = chart(host, { x: data.curves.x, series, xLabel: "environment steps of each candidate and seed", yLabel: select.value.replace("_", " "), height: 380,
+        xHover: (t) => `at ${compact(t)}${t === last ? ", the final evaluation of full episodes" : ""}` });
     };
     const toggle = (name, on) => { if (on) shown.add(name); else shown.delete(name); (places.get(name) || []).forEach((k) => plot.setSeries(k, { show: on })); };
     const list = chips($("curves-chips"), data.candidates.filter((own) => own.trained).map((own) => ({ name: own.name, color: own.color, on: shown.has(own.name) })), toggle);
@@ -225,14 +239,14 @@
   function videos() {
     const host = $("videos");
     if (!host || !data.videos) return;
-    const players = [], length = data.videos.length_s;
+    const players = [];
     let at = 0, playing = false, last = 0, rate = 1;
     for (const own of data.videos.episodes) {
       const figure = make("figure"), live = make("div", { class: "live" }), holder = make("div", { class: "chart" });
       let video = null;
       if (own.mp4) {
         const bytes = Uint8Array.from(atob(own.mp4), (c) => c.charCodeAt(0));
-        video = make("video", { playsinline: "", preload: "auto", "aria-label": own.name });
+        video = make("video", { playsinline: "", preload: "auto", "aria-label": own.name, poster: own.poster && `data:image/jpeg;base64,${own.poster}` });
         video.muted = true;
         video.src = own.url = URL.createObjectURL(new Blob([bytes], { type: "video/mp4" }));
         own.mp4 = null;
@@ -242,6 +256,7 @@
       host.append(figure);
       const series = own.lines.map((line, k) => ({ label: line.name, values: line.values, color: k ? colorOf(k - 1) : "var(--ink)", width: k ? 1.2 : 2 }));
       const plot = chart(holder, { x: own.times, series, height: 150, small: true, xTicks: (t) => `${round(t, 3)} s`, onClick: (t) => seek(t), xHover: (t) => `at ${round(t, 3)} s` });
+      live.replaceChildren(...own.lines.map((line, k) => make("span", {}, make("span", { class: "dot", style: `background:${series[k].color}` }), make("span", { text: `${line.name} ` }), make("span"))));
       const head = make("div", { class: "playhead" });
       plot.over.append(head);
       players.push({ video, plot, head, live, own });
@@ -257,23 +272,23 @@
         head.style.left = `${plot.valToPos(stop, "x")}px`;
         let k = 0;
         while (k + 1 < own.times.length && own.times[k + 1] <= at + 1e-9) k += 1;
-        live.textContent = own.lines.slice(0, 4).map((line) => `${line.name} ${round(line.values[k], 3)}`).join("   ");
+        [...live.children].forEach((key, n) => { key.lastChild.textContent = round(own.lines[n].values[k], 3); });
       }
     };
-    const pictureTime = (t) => Math.min(t, Math.max(0, length - 0.02));
-    const seek = (t) => { at = Math.max(0, Math.min(end, t)); players.forEach(({ video }) => { if (video) video.currentTime = pictureTime(at); }); show(); };
+    const pictureTime = (t, own) => Math.min(t, Math.max(0, own.length_s - 0.02));
+    const seek = (t) => { at = Math.max(0, Math.min(end, t)); players.forEach(({ video, own }) => { if (video) video.currentTime = pictureTime(at, own); }); show(); };
     const pause = () => { playing = false; button.textContent = "▶ Play"; players.forEach(({ video }) => video && video.pause()); };
     const play = () => {
       if (at >= end - 1e-3) seek(0);
       playing = true; last = performance.now(); button.textContent = "❚❚ Pause";
-      players.forEach(({ video }) => { if (video && at < length) { video.playbackRate = rate; video.play().catch(() => {}); } });
+      players.forEach(({ video, own }) => { if (video && at < own.length_s) { video.playbackRate = rate; video.play().catch(() => {}); } });
       requestAnimationFrame(step);
     };
     const step = (now) => {
       if (!playing) return;
       at = Math.min(end, at + ((now - last) / 1000) * rate);
       last = now;
-      for (const { video } of players) if (video && at < length - 0.1 && Math.abs(video.currentTime - at) > 0.15) video.currentTime = at;  // keep together
+      for (const { video, own } of players) if (video && at < own.length_s - 0.1 && Math.abs(video.currentTime - at) > 0.15) video.currentTime = at;  // keep together
       show();
       if (at >= end) { pause(); return; }
       requestAnimationFrame(step);
@@ -288,6 +303,8 @@
   // links to a candidate open its details
   const open = () => { const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); } };
   window.addEventListener("hashchange", open);
+  // a search's winner is named at the right end of its plot, which is wider than a phone
+  document.querySelectorAll("#search-section img").forEach((picture) => { picture.parentNode.scrollLeft = picture.parentNode.scrollWidth; });
   ranking(); letters(); speed(); curves(); components(); videos();
   comparePair({ data, $, make, chart, chips, round, colorOf });
   open();

@@ -9,17 +9,40 @@ const comparePair = ({ data, $, make, chart, chips, round, colorOf }) => {
   });
   const colors = (a, b) => [a.color, a.color === b.color ? "var(--c1)" : b.color];
 
-  function verdict(a, b) {
+  // what results/pairs.py says of two rows; undefined where the page does not have it
+  const of = (table, i, j) => {
+    const [p, q] = [i, j].map((k) => data.pairs.rows.indexOf(k)).sort((x, y) => x - y);
+    return p < 0 ? undefined : data.pairs[table][q][p];
+  };
+  function verdict(pair, a, b) {
     if (a.fitness === null || b.fitness === null) return [a, b].filter((own) => own.fitness === null).map(({ name }) => `${name} has no fitness.`).join(" ");
+    const words = data.pairs && of("texts", ...pair);
+    if (words) return words;
     const [more, less] = a.fitness >= b.fitness ? [a, b] : [b, a], gap = more.fitness - less.fitness;
-    const words = gap ? `${more.name} is ahead of ${less.name} by ${round(gap, 3)}.` : "Their fitness is equal.";
-    if (Math.max(a.seeds, b.seeds) === 1) return `${words} With one seed nothing says whether this is chance.`;
-    if (!a.ties.length || !b.ties.length) return words;
-    return `${words} ${a.ties.some((k) => b.ties.includes(k)) ? "They share a letter: this may be chance." : "They share no letter: this is more than chance."}`;
+    return `${gap ? `${more.name} is ahead of ${less.name} by ${round(gap, 3)}.` : "Their fitness is equal."} How sure this is: envcoder-bench compare RUN ${a.name} ${b.name}`;
+  }
+
+  // all pairs: hover a cell to read it, tap it to see why
+  function matrix() {
+    const table = $("pairs"), shown = data.pairs ? data.pairs.rows : [];
+    $("pairs-all").hidden = shown.length < 3;
+    if (shown.length < 3) return;
+    const note = $("pairs-text"), idle = note.textContent, short = (k) => rows[k].cells[0].textContent.trim() || "–";
+    const signs = { "+": ["better", "+"], "-": ["worse", "-"], "": ["", ""] }, swap = { "+": "-", "-": "+", "": "" };
+    const cell = (i, j) => {
+      if (i === j) return make("td", { class: "same" });
+      const sign = shown.indexOf(i) < shown.indexOf(j) ? of("verdicts", i, j) : swap[of("verdicts", i, j)], [kind, mark] = signs[sign];
+      const words = of("texts", i, j);
+      return make("td", {}, make("button", { type: "button", class: kind, title: words, text: mark || "·", "aria-label": words,
+        onmouseenter: () => { note.textContent = words; }, onfocus: () => { note.textContent = words; }, onmouseleave: () => { note.textContent = idle; },
+        onclick: () => { selects[0].value = i; selects[1].value = j; draw(); } }));
+    };
+    const head = make("tr", {}, make("th"), ...shown.map((k) => make("th", { title: data.candidates[k].name, text: short(k) })));
+    table.replaceChildren(head, ...shown.map((i) => make("tr", {}, make("th", { scope: "row", text: `${short(i)} ${data.candidates[i].name}` }), ...shown.map((j) => cell(i, j)))));
   }
 
   function tableRows(pair) {
-    const head = make("tr", {}, ...[...ranking.tHead.rows[0].cells].map((cell) => make("th", { class: cell.className, text: cell.textContent })));
+    const head = make("tr", {}, ...[...ranking.tHead.rows[0].cells].map((cell) => make("th", { class: cell.className, text: (cell.querySelector("button:not(.help)") || cell.firstChild).textContent })));
     const copies = pair.map((k) => rows[k].cloneNode(true));
     copies.forEach((row) => { row.hidden = false; row.querySelectorAll("button").forEach((button) => button.replaceWith(button.classList.contains("letters") ? button.textContent : "")); });
     $("pair-rows").replaceChildren(head, ...copies);
@@ -174,7 +197,7 @@ const comparePair = ({ data, $, make, chart, chips, round, colorOf }) => {
 
   const draw = () => {
     const pair = selects.map((select) => Number(select.value)), [a, b] = pair.map((k) => data.candidates[k]);
-    $("pair-verdict").textContent = pair[0] === pair[1] ? "Choose two candidates." : verdict(a, b);
+    $("pair-verdict").textContent = pair[0] === pair[1] ? "Choose two candidates." : verdict(pair, a, b);
     tableRows(pair); episode(a, b); components(a, b); videos(a, b); functions(pair, a, b);
   };
   selects.forEach((select) => select.addEventListener("change", draw));
@@ -187,5 +210,6 @@ const comparePair = ({ data, $, make, chart, chips, round, colorOf }) => {
     draw();
     $("pair-section").scrollIntoView();
   } })));
+  matrix();
   draw();
 };

@@ -12,6 +12,7 @@ from envcoder_bench.core.plain_text import visible
 from envcoder_bench.report.figures import COLOURS, further_colour
 from envcoder_bench.report.page.shell import plain_number
 from envcoder_bench.results.logs import over_seeds
+from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE, Pairs, advice, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.speed import target_fitness
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
@@ -26,6 +27,8 @@ MOST_POINTS = 200  # of a curve
 MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
 LEAST_POINTS = 50
 MOST_COMPONENTS = 60  # of a candidate
+MOST_PAIRED = 40  # rows of which the page has all pairs
+PAIR_SIGNS = {BETTER: "+", WORSE: "-", CANNOT_TELL: ""}
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
 
 
@@ -57,12 +60,15 @@ def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, An
     ]
 
 
-def curves(table: pd.DataFrame) -> dict[str, Any] | None:
+def curves(table: pd.DataFrame, final: int | None = None) -> dict[str, Any] | None:
     """Return the mean of each metric over the seeds by candidate, and the range of the seeds.
 
+    Args:
+        final: the iteration of the final evaluation, whose episodes may be longer than those before.
+
     Returns:
-        ``x``: env-steps, thinned to MOST_POINTS; ``metrics``: by name and candidate lists for ``x``, with None for
-        missing values. None if there are no curves.
+        ``x``: env-steps, thinned to MOST_POINTS; ``final``: those of the final evaluation, or None; ``metrics``: by
+        name and candidate lists for ``x``, with None for missing values. None if there are no curves.
     """
     if table.empty:
         return None
@@ -85,7 +91,8 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
             lines[visible(name)] = {key: _numbers(rows[column].reindex(x)) for key, column in columns.items()}
         if lines:
             metrics[metric] = lines
-    return {"x": x, "metrics": metrics}
+    at_end: Any = table.loc[table["iteration"] == final, "env_steps"]
+    return {"x": x, "metrics": metrics, "final": int(at_end.max()) if len(at_end) else None}
 
 
 def _most_points(candidates: int) -> int:
@@ -124,6 +131,22 @@ def components(table: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
         charts.append({"name": visible(name), "x": x, "series": series})
     counts = Counter(line["name"] for chart in charts for line in chart["series"])
     return {"candidates": charts, "shared": [name for name, count in counts.items() if count > 1]} if charts else None
+
+
+def pairs(ranked: Sequence[Ranked], of: Pairs, folder: str) -> dict[str, Any]:
+    """Return the pairs of the first MOST_PAIRED rows with a fitness.
+
+    Returns:
+        ``rows``: their indices; ``verdicts``: for each row those of the rows before it, as ``PAIR_SIGNS``; ``texts``:
+        likewise, in words, of the row before against this one.
+    """
+    rows = [k for k, row in enumerate(ranked) if row.candidate in of.names][:MOST_PAIRED]
+    verdicts, texts = [], []
+    for place, k in enumerate(rows):
+        compared = [of.of(ranked[j].candidate, ranked[k].candidate) for j in rows[:place]]
+        verdicts.append([PAIR_SIGNS[pair.verdict] for pair in compared])
+        texts.append([visible(". ".join(filter(None, (sentence(pair), advice(pair, folder))))) for pair in compared])
+    return {"rows": rows, "verdicts": verdicts, "texts": texts}
 
 
 def first_pair(ranked: Sequence[Ranked]) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
-from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
+from envcoder_bench.report.certainty import lost_seeds, percent, ties
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.ranking import Ranked
@@ -18,31 +18,32 @@ COLUMNS = {
     "candidate": ("text", "ascending"),
     "score": ("number", "descending"),
     "fitness": ("number", "descending"),
-    "95 % interval": ("", ""),
     "vs human": ("number", "descending"),
-    "letters": ("number", "ascending"),
+    "95 % interval": ("", ""),
     "best": ("number", "descending"),
+    "letters": ("number", "ascending"),
     "steps to tie": ("number", "ascending"),
     "steps to fitness": ("number", "ascending"),
-    **{metric.title: ("number", metric.order) for metric in METRICS.values() if metric.title},
     "status": ("text", "ascending"),
+    **{metric.title: ("number", metric.order) for metric in METRICS.values() if metric.title},
 }
 
 
 class Cell(NamedTuple):
-    """A cell of the table: the value by which it is sorted, its text, and its CSS class."""
+    """A cell of the table: the value by which it is sorted, its text, its CSS class, and a second, smaller text."""
 
     value: Any
     text: str
     kind: str = ""
+    more: str = ""
 
 
 def ranking_values(
     ranked: Sequence[Ranked],
     anchors: Mapping[str, str],
     scores: Mapping[str, float],
-    folder: str,
     target: float | None,
+    best: bool = True,
 ) -> dict[str, Any]:
     """Return what ``ranking.html`` needs.
 
@@ -50,6 +51,7 @@ def ranking_values(
         anchors: the HTML id of each candidate's section, by its name.
         scores: by which a search ranks its candidates, by name.
         target: the fitness to which the page's script writes the env-steps of each candidate; None for no such column.
+        best: whether the run has a best candidate; with variants it compares these with their originals only.
     """
     palette, decimals, axis = colours(ranked), fitness_decimals(ranked), Axis(ranked)
     rows = [
@@ -65,10 +67,13 @@ def ranking_values(
     for name, metric in METRICS.items():
         if metric.if_different and len({value for row in ranked if is_known(value := getattr(row, name))}) < 2:
             used.discard(metric.title)  # the details have it
-    if _alike(ranked):
+    if not best or not _letters_say_something(ranked):
         used.discard("letters")
-    columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
-    notes = " ".join(f"{note}." for note in _notes(ranked, axis, bool(scores), folder, target is not None))
+    if not best:
+        used.discard("best")
+    help_texts = _help(ranked, axis)
+    columns = [(title, *column, help_texts.get(title, "")) for title, column in COLUMNS.items() if title in used]
+    notes = [f"{note[0].upper()}{note[1:]}." for note in [*ties(ranked), *lost_seeds(ranked)]]
     return {"columns": columns, "rows": rows, "axis": axis, "notes": notes, "target": target}
 
 
@@ -80,8 +85,12 @@ def fitness_decimals(ranked: Sequence[Ranked]) -> int:
 def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed: bool) -> dict[str, Any]:
     """Return the cells by column; None where nothing is known."""
 
-    def cell(value: float | None, text: str, kind: str = "") -> Cell | None:
-        return None if value is None or math.isnan(value) else Cell(value, text, kind)
+    def cell(value: float | None, text: str, kind: str = "", more: str = "") -> Cell | None:
+        return None if value is None or math.isnan(value) else Cell(value, text, kind, more)
+
+    def ends(low: float, high: float, sign: str = "") -> str:
+        known = not math.isnan(low) and not math.isnan(high)
+        return f"{fixed(low, decimals, sign)} to {fixed(high, decimals, sign)}" if known else ""
 
     sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
     difference = fixed(row.vs_human, decimals, "+") if math.isfinite(row.vs_human) else ""
@@ -89,11 +98,13 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
     return {
         "#": cell(row.rank, str(row.rank)),
         "score": None if score is None else cell(score, fixed(score, decimals)),
-        "fitness": cell(row.fitness, fixed(row.fitness, decimals)) if measured else None,
+        "fitness": cell(row.fitness, fixed(row.fitness, decimals), "", ends(row.fitness_ci_low, row.fitness_ci_high))
+        if measured
+        else None,
         "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
-        "vs human": cell(row.vs_human, difference, sign),
+        "vs human": cell(row.vs_human, difference, sign, ends(row.vs_human_ci_low, row.vs_human_ci_high, "+")),
         "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
-        "best": cell(row.p_best, f"{row.p_best:.0%}"),
+        "best": cell(row.p_best, percent(row.p_best).replace("under ", "< ").replace("over ", "> ")),
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
         **{metric.title: _metric_cell(row, name) for name, metric in METRICS.items() if metric.title},
@@ -137,45 +148,39 @@ class Axis:
                 "title": title}  # fmt: skip
 
 
-def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, speed: bool) -> list[str]:
-    """Return what the columns mean, and how sure the ranking is."""
+def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
+    """Return what the columns mean, by title."""
     over = {row.interval_over for row in ranked}
     of = "seeds, their spread pooled over the candidates" if "seeds" in over else "the episodes of one seed"
-    notes = [f"the line of a fitness is its 95 % interval over {of}"] if over - {""} else []
-    notes += ["the dashed line is the human baseline"] if axis.human is not None else []
-    if scores:
-        notes += [
-            "score, by which a search ranks: the mean difference to the baseline, without the effects of seeds on that"
-            " baseline, and with the median candidate as one more seed, so that one good seed is not enough"
-        ]
-    if any(math.isfinite(row.vs_human) for row in ranked):
-        notes += ["vs human: mean difference to the human baseline with the same seeds"]
-    if any(row.significant for row in ranked):
-        tested = sum(math.isfinite(row.vs_human_p) for row in ranked)
-        notes += [f"it is coloured where it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')})"]
+    interval = f"with its 95 % interval over {of}" if over - {""} else ""
+    human = "; dashed: the human baseline" if axis.human is not None else ""
+    tested = sum(math.isfinite(row.vs_human_p) for row in ranked)
     compared = sum(bool(row.tie_groups) for row in ranked)
-    if compared > 1:
-        tests = f"(paired t-tests, 5 %{_corrected(compared * (compared - 1) // 2, 'pair')})"
-        notes += [
-            f"no two candidates can be told apart if all pairs are tested {tests}"
-            if _alike(ranked)
-            else f"candidates that share a letter cannot be told apart if all pairs are tested {tests}; click a letter"
-            " to see which"
-        ]
-    if any(math.isfinite(row.p_best) for row in ranked):
-        notes += ["best: probability that it is the best"]
-    if speed:
-        notes += [
-            "steps to a fitness: mean env-steps of a seed until it, which you choose above; at first 90 % of what the"
-            " human baseline learns, or else the best candidate; >: some seeds never have it"
-        ]
-    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
-    return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name
+    pairs = _corrected(compared * (compared - 1) // 2, "pair")
+    return {
+        "score": "By which a search ranks: the mean difference to the baseline, without the effects of seeds on that"
+        " baseline, and with the median candidate as one more seed, so that one good seed is not enough.",
+        "fitness": f"Mean over the seeds{', ' * bool(interval)}{interval}.",
+        "95 % interval": f"Dot: fitness; line: its 95 % interval{human}.",
+        "vs human": "Mean difference to the human baseline with the same seeds, with its 95 % interval. Coloured where"
+        f" it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')}).",
+        "best": "Probability that it is the best.",
+        "letters": f"Candidates that share a letter cannot be told apart if all pairs are tested (paired t-tests, 5 %"
+        f"{pairs}). Click a letter to see which.",
+        "steps to tie": "Env-steps of a seed until the fitness that candidates share; fewer rank first.",
+        "steps to fitness": "Mean env-steps of a seed until a fitness, which you choose above; at first 90 % of what"
+        " the human baseline learns, or else the best candidate. >: some seeds never have it.",
+        "episode, steps": "Mean length of an evaluation episode, control steps.",
+        "shaped return": "Mean return of the candidate's own reward at the end of the training.",
+        "status": "n/m seeds: the others failed.",
+    }
 
 
-def _alike(ranked: Sequence[Ranked]) -> bool:
-    """Return whether all candidates share the same letters, which then say nothing."""
-    return len({row.tie_groups for row in ranked if row.tie_groups}) < 2
+def _letters_say_something(ranked: Sequence[Ranked]) -> bool:
+    """Return whether some candidates share a letter and others do not."""
+    groups = [{*row.tie_groups} for row in ranked if row.tie_groups]
+    shared = [bool(a & b) for k, a in enumerate(groups) for b in groups[:k]]
+    return any(shared) and not all(shared)
 
 
 def _corrected(tests: int, noun: str) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.words import fixed, join_some
-from envcoder_bench.report.certainty import nothing_learnt
+from envcoder_bench.report.certainty import first_place, nothing_learnt, verdict
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
 from envcoder_bench.report.page.shell import changes
 from envcoder_bench.report.table import split_place
+from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import SKIPPED
 
@@ -54,6 +55,8 @@ class PageEpisode:
         summary: one line beneath it, such as its fitness.
         times: seconds.
         lines: values at these times by name; the first one is the fitness so far.
+        seconds: the length of the video.
+        poster: a JPEG file, shown before the video is played.
     """
 
     name: str
@@ -61,6 +64,8 @@ class PageEpisode:
     summary: str
     times: Sequence[float]
     lines: Mapping[str, Sequence[float]]
+    seconds: float = 0.0
+    poster: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,10 @@ class PageVideos:
     """The videos of a page.
 
     Attributes:
-        seconds: the length of the videos.
         note: what is said about them, or why there are none.
     """
 
     episodes: Sequence[PageEpisode] = ()
-    seconds: float = 0.0
     note: str = ""
 
 
@@ -87,7 +90,10 @@ class RunPage:
         how: how it was run, by title.
         command: the command that repeats it.
         sections: further sections.
-        lead: the first paragraphs; without any, the best candidate and the baselines.
+        lead: the first paragraphs; without any, the verdict of the run.
+        pairs: the differences of all pairs; None if they are not known.
+        best: whether the run has a best candidate, see ``ranking_values``.
+        final: the iteration of the final evaluation; None if it is not that of all candidates.
         scores: of a search, by which its candidates are ranked, by name.
         folder: the run's folder, for commands.
     """
@@ -107,6 +113,9 @@ class RunPage:
     lead: Sequence[str] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     folder: str = "RUN"
+    pairs: Pairs | None = None
+    best: bool = True
+    final: int | None = None
 
 
 def render_page(run: RunPage) -> str:
@@ -122,7 +131,7 @@ def render_page(run: RunPage) -> str:
         run.facts,
         data,
         run=run,
-        ranking=ranking_values(run.ranked, anchors, run.scores, run.folder, data["speed"] and data["speed"]["target"]),
+        ranking=ranking_values(run.ranked, anchors, run.scores, data["speed"] and data["speed"]["target"], run.best),
         candidates=[
             {
                 "anchor": anchors[row.candidate],
@@ -137,19 +146,18 @@ def render_page(run: RunPage) -> str:
 
 
 def _lead(run: RunPage) -> list[str]:
-    """Return the best candidate, with the baselines, and whether nothing has been learnt."""
+    """Return the verdict of the run as sentences, and whether nothing has been learnt."""
     candidates = [row for row in run.ranked if row.rank is not None and not row.baseline]
     if not candidates:
         return ["No candidate has a fitness."]
-    decimals = fitness_decimals(run.ranked)
-    # of equals none is the first
-    best = [row.candidate for row in candidates if row.rank == candidates[0].rank]
-    words = f"Best candidate: {best[0]}" if len(best) == 1 else f"Best candidates, equal: {join_some(best)}"
-    words += f", fitness {fixed(candidates[0].fitness, decimals)}"
-    baselines = [row for row in run.ranked if row.baseline and row.rank is not None]
-    versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in baselines)
+    lines = verdict(run.ranked, run.pairs, run.folder)
+    if not first_place(run.ranked):  # how sure is unknown
+        decimals = fitness_decimals(run.ranked)
+        best = [row.candidate for row in candidates if row.rank == candidates[0].rank]  # of equals none is the first
+        words = f"highest fitness: {best[0]}" if len(best) == 1 else f"equal highest fitness: {join_some(best)}"
+        lines = [f"{words}, {fixed(candidates[0].fitness, decimals)}", *lines]
     warning = nothing_learnt(run.ranked, folder=run.folder)
-    return [words + (f" (baselines: {versus})." if versus else "."), *([warning] if warning else [])]
+    return [*lines, *([warning] if warning else [])]
 
 
 def _details(row: Ranked, candidate: PageCandidate, coloured: bool) -> dict[str, Any]:
@@ -195,13 +203,14 @@ def _results(row: Ranked) -> dict[str, str]:
 def _chart_data(run: RunPage, sources: Mapping[str, PageCandidate]) -> dict[str, Any]:
     """Return all numbers that the page's script draws."""
     trained = set() if run.curves is None else set(run.curves["candidate"])
-    lines = None if run.curves is None else charts.curves(run.curves)
+    lines = None if run.curves is None else charts.curves(run.curves, run.final)
     trained.update(charts.add_untrained(lines, run.ranked))
     order = [row.candidate for row in run.ranked]
     return {
         "candidates": charts.candidates(run.ranked, trained),
         "curves": lines,
         "pair": charts.first_pair(run.ranked),
+        "pairs": None if run.pairs is None else charts.pairs(run.ranked, run.pairs, run.folder),
         "components": None if run.components is None else charts.components(run.components, order),
         "speed": None if run.curves is None else charts.speed(run.curves, run.ranked),
         "step_fitness": None if run.step_fitness is None else charts.step_fitness(run.step_fitness),
@@ -218,6 +227,8 @@ def _videos(shown: PageVideos) -> dict[str, Any] | None:
         {
             "name": visible(episode.name),
             "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
+            "length_s": episode.seconds,
+            "poster": None if episode.poster is None else base64.b64encode(episode.poster).decode(),
             "summary": visible(episode.summary),
             "times": [round(t, 4) for t in episode.times],
             "lines": [
@@ -228,4 +239,4 @@ def _videos(shown: PageVideos) -> dict[str, Any] | None:
         for episode in shown.episodes
     ]
     end = max(float(episode.times[-1]) for episode in shown.episodes)
-    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}
+    return {"end_s": end, "episodes": episodes}

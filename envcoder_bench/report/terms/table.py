@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from envcoder_bench.core.words import aligned, counted, fixed, join_some, shorten, wrap
+from envcoder_bench.core.words import aligned, counted, fixed, join_some, number, shorten, wrap
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.table import numbers
 from envcoder_bench.results.effects import NO_EFFECT, Effect, Study
+from envcoder_bench.results.pairs import MOST_SEEDS, POWER
 from envcoder_bench.results.ranking import decimal_places
 from envcoder_bench.results.speed import SHARE
 from envcoder_bench.shaping.variants import FACTORS, label
@@ -114,6 +115,32 @@ def verdicts(study: Study) -> dict[str, list[str]]:
     return by_verdict
 
 
+def seeds_that_show(study: Study, folder: str = "RUN") -> list[str]:
+    """Return how many seeds would show an effect that matters; empty if that is not known."""
+    if not study.comparisons or math.isnan(study.size):
+        return []
+    effect = f"an effect of {number(study.size, 2)}"
+    if study.seeds_needed is None:
+        return [f"over {MOST_SEEDS:,} seeds would show {effect} of any change"]
+    if study.seeds_needed <= study.most_seeds:
+        return [f"{counted(study.most_seeds, 'seed')} show {effect} of any change in {100 * POWER:.0f} % of runs"]
+    return [
+        f"{counted(study.seeds_needed, 'seed')} would show {effect} of any change in {100 * POWER:.0f} % of runs:"
+        f" eval-shapers --extend {folder} --seeds {study.seeds_needed}"
+    ]
+
+
+def study_lead(all_studies: Sequence[Study], folder: str = "RUN") -> list[str]:
+    """Return what a run with variants decides, for the head of its page; empty without variants."""
+    lines = []
+    for study in all_studies:
+        words = [f"{word}: {join_some(names, 8)}" for word, names in verdicts(study).items()]
+        what = "sweep" if study.is_sweep else "terms"
+        lines.append(f"{what} of {study.original}: {'; '.join(words) or NO_EFFECT}")
+        lines += seeds_that_show(study, folder)
+    return lines
+
+
 def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     """Return what the numbers mean, and how sure they are."""
     lines = []
@@ -135,6 +162,7 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
             lines.append(f"{NO_EFFECT}: {', '.join(by_verdict[NO_EFFECT])}{least}")
         elif study.is_sweep and not by_verdict:
             lines.append(f"{NO_EFFECT}{least}")
+        lines += seeds_that_show(study, folder)
         # how it was computed
         several = study.comparisons > 1
         corrected = f", corrected for {study.comparisons} changes by Holm's method" if several else ""
@@ -176,7 +204,7 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
         pictures: PNG files by the candidate's name.
     """
     parts, sections = shell.parts(), []
-    for number, study in enumerate(all_studies):
+    for place, study in enumerate(all_studies):
         header, *rows = study_rows(study)
         body = Markup()
         if study.original in pictures:
@@ -184,5 +212,5 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
         body += parts.table(header, rows, [""] * len(header))
         body += parts.notes(study_notes(study, folder))
         what = "Sweep of" if study.is_sweep else "The terms of"
-        sections.append(Section(f"terms-{number}", f"{what} {study.original}", body))
+        sections.append(Section(f"terms-{place}", f"{what} {study.original}", body))
     return sections

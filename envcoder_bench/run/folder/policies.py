@@ -162,6 +162,12 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
     return chosen, file
 
 
+def median_seed(run: OpenedRun, candidate: str) -> int | None:
+    """Return the seed of a candidate's median fitness, the lower one of two; None without a fitness."""
+    measured = sorted((row.fitness, row.seed) for row in run.rows if row.candidate == candidate and row.measured)
+    return measured[(len(measured) - 1) // 2][1] if measured else None
+
+
 def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = None) -> Policy:
     """Read the policy of a candidate.
 

@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.results.logs import RunLogs, read_episodes
-from envcoder_bench.results.rows import FAILED, STOPPED, Result
+from envcoder_bench.results.rows import FAILED, STOPPED, Result, best_mean
 from envcoder_bench.run import lint
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
@@ -95,7 +95,7 @@ class Executor(JobHandler):
         self._end: int = cfg.learning_iterations  # of the rung
         self._num_done = 0  # waves of the rung
         self._env_steps = 0  # of all jobs since this process began
-        self._reported_best: Best = None
+        self._reported: dict[str, Best] = {}  # the best candidate of each job, as it last said
         self._stopped_at: str | None = None
         self._seconds_before, self._began = saved.seconds, time.monotonic()
 
@@ -272,10 +272,11 @@ class Executor(JobHandler):
 
     @property
     def _best(self) -> Best:
-        """The best candidate so far, and its fitness."""
+        """The best candidate so far, and its mean fitness over the seeds."""
         rows = [*self._parked.rows.values(), *self._saved.results]
-        best = [(row.candidate, row.fitness) for row in rows if row.measured and row.candidate != UNTRAINED]
-        return max([*best, *filter(None, [self._reported_best])], key=lambda pair: pair[1], default=None)
+        done = best_mean((row.candidate, row.fitness) for row in rows if row.measured and row.candidate != UNTRAINED)
+        reported = [self._reported.get(name) for name in self._waves]
+        return max(filter(None, [done, *reported]), key=lambda pair: pair[1], default=None)
 
     def _report(self) -> None:
         self._together.devices_at_work(len(self._head.workers), self._num_done, self._num_waves)
@@ -363,8 +364,7 @@ class Executor(JobHandler):
         if wave.env_steps:  # the first report may include steps from before this process began
             self._env_steps += max(0, message.env_steps - wave.env_steps)
         wave.iteration, wave.env_steps = message.iteration, message.env_steps
-        if message.best is not None and (self._reported_best is None or message.best[1] > self._reported_best[1]):
-            self._reported_best = message.best
+        self._reported[job.name] = message.best
         self._report()
 
     def _save_job(self, job: Job, message: JobCheckpoint) -> None:

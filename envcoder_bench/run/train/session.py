@@ -25,6 +25,7 @@ from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.env.trajectories import Recorder, Trajectories
 from envcoder_bench.results.logs import Point, RunLogs
+from envcoder_bench.results.rows import best_mean
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import at_half_step, build_env
 from envcoder_bench.run.prepare.groups import Group
@@ -314,9 +315,8 @@ class Session:
         fitness = self.episodes.fitness.mean(dim=1)
         failed = self.failures()
         alive = [g for g in range(len(self.groups)) if g not in failed]
-        scores = [(self.groups[g].name, float(fitness[g])) for g in alive]
-        finite = [score for score in scores if math.isfinite(score[1])]
-        return max([*finite, *filter(None, [self.wave.best])], key=lambda score: score[1], default=None)
+        best = best_mean((self.groups[g].name, float(fitness[g])) for g in alive)
+        return max(filter(None, [best, self.wave.best]), key=lambda score: score[1], default=None)
 
     # log files
 
