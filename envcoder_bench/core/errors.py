@@ -92,3 +92,10 @@ def near_matches(word: str, words: Iterable[str]) -> str:
     close = [each for each in words if each.lower() == word.lower()][:1]
     close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__

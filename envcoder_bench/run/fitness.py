@@ -64,7 +64,7 @@ def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:
         try:
             meaning = _meaning(source)
         except CandidateError as error:
-            raise UserError(f"{folder.fitness}: {error.message}") from error
+            raise UserError(f"{folder.fitness}: {error.fault.explanation}") from error
     if not meaning and folder.provenance is not None:
         meaning = folder.provenance.fitness.get("fitness_meaning")
     if not meaning:  # a run of an older version

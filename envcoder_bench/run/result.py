@@ -62,12 +62,12 @@ class RunResult:
         difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
         rows = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
-        return pd.DataFrame(rows, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+        return pd.DataFrame(rows, columns=columns).drop(columns="faults").astype({"rank": "Int64"})
 
     @cached_property
     def results(self) -> pd.DataFrame:
         """A row for each candidate and seed: results.csv."""
-        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+        return pd.DataFrame([row.cells for row in self.rows], columns=list(COLUMNS))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -146,7 +146,7 @@ class RunResult:
         """The first error of each candidate that failed with any of its seeds."""
         errors: dict[str, str] = {}
         for row in self.ranked:
-            if row.status != SKIPPED and row.errors:
+            if row.status != SKIPPED and row.faults:
                 errors[row.candidate] = row.error
         return errors
 

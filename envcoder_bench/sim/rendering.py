@@ -227,13 +227,14 @@ def own_camera(model: Any) -> np.ndarray | None:
     return None
 
 
-def base_path(model: Any, poses: np.ndarray) -> np.ndarray:
-    """Return where the first body is in ``poses`` ``(n, nq)``: ``(n, 3)``, m."""
+def centre_path(model: Any, poses: np.ndarray) -> np.ndarray:
+    """Return where the robot's centre of mass is in ``poses`` ``(n, nq)``: ``(n, 3)``, m."""
     data, path = mujoco.MjData(model), np.empty((len(poses), 3))
     for k, qpos in enumerate(poses):
         data.qpos[:] = qpos
         mujoco.mj_kinematics(model, data)
-        path[k] = data.xpos[1]
+        mujoco.mj_comPos(model, data)
+        path[k] = data.subtree_com[1]
     return path
 
 

@@ -8,7 +8,7 @@ from envcoder_bench.sim import rendering
 from envcoder_bench.sim.rendering import Arrow, Camera, Cube, Marker
 from envcoder_bench.video.recording import Episode, Recording
 
-ZOOM = 2.6  # distance of the camera in radii of the robot
+ZOOM = 2.8  # distance of the camera in radii of the robot
 SMOOTHING = 0.35  # s, time constant of a camera that follows
 WANTED, ACTUAL = (0.05, 0.62, 0.35, 1.0), (0.15, 0.35, 0.85, 1.0)  # colours of commanded and actual velocity
 # azimuth and elevation, degrees; other tasks have DIRECTION
@@ -36,7 +36,7 @@ class View:
         first = [episode.qpos[0] for episode in recording.episodes]
         low, high = rendering.bounds(model, np.stack(first[:1] if self._follows else self._samples()))
         self._centre, self._radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
-        start = rendering.base_path(model, np.stack(first[:1]))[0]
+        start = rendering.centre_path(model, np.stack(first[:1]))[0]
         self._offset = self._centre - start if self._follows else np.zeros(3)
         self._tracks: dict[int, np.ndarray] = {}
 
@@ -56,8 +56,8 @@ class View:
         )
 
     def _track(self, episode: Episode) -> np.ndarray:
-        """The path of the robot's first body, smoothed in both directions so that the camera does not lag."""
-        path = rendering.base_path(self._model, episode.qpos.astype(np.float64))
+        """The path of the robot's centre of mass, smoothed in both directions so that the camera does not lag."""
+        path = rendering.centre_path(self._model, episode.qpos.astype(np.float64))
         height, count = path[0, 2], len(path)
         # beyond both ends as within, turned around, so that the camera neither waits nor stops early
         margin = min(count - 1, round(3 * SMOOTHING / self._recording.dt))

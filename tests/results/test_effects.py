@@ -9,12 +9,20 @@ import pytest
 from simulated_runs import CASES, seed_of
 
 from envcoder_bench.report.terms.plot import plot_study
-from envcoder_bench.report.terms.table import render_studies, study_sections, verdicts
+from envcoder_bench.report.terms.table import (
+    render_studies,
+    seeds_that_show,
+    study_lead,
+    study_notes,
+    study_sections,
+    verdicts,
+)
 from envcoder_bench.results.effects import COLUMNS, NO_EFFECT, studies, write_effects
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import FAILED, STOPPED, Result
 from envcoder_bench.results.speed import SHARE
 from envcoder_bench.results.statistics import UNBOUNDED
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.variants import FACTORS, SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -122,7 +130,7 @@ def example(seeds=3):
             final = level.get(name, 0.8) + 0.01 * seed + 0.002 * ((7 * k + 5 * seed) % 3)
             row = Result(name, seed, fitness=final, episodes=64)
             if name == "m.without_goal":
-                row = Result(name, seed, FAILED, error="a.py:3: in compute_goal: raised")
+                row = Result(name, seed, FAILED, fault=Fault("raised", "a.py", 3, "compute_goal"))
             if name == "m.cost_x2":
                 row = dataclasses.replace(row, status=STOPPED, stopped_at=20)
             rows.append(row)
@@ -171,6 +179,29 @@ def test_table_of_an_example():
     assert not [words for words in said if words not in text]
     assert f"{NO_EFFECT}: cost;" in text, "a function that failed was not compared"
     assert render_studies([]) == ""
+
+
+def test_number_of_seeds_that_would_show_an_effect_that_matters_is_said():
+    """Of the range of a bounded fitness, else of what the original learns; ten times the spread asks for more."""
+    (study,) = example()
+    assert study.size == pytest.approx(0.1) and study.seeds_needed is not None
+    (line,) = seeds_that_show(study, "R")
+    assert "an effect of 0.1 of any change in 80 % of runs" in line and line in " ".join(study_notes(study, "R"))
+    assert line in study_lead([study], "R") and study_lead([study])[0].startswith("terms of m: worse: without speed")
+    rng = np.random.default_rng(3)
+    made = variants_of(["a"])
+
+    def needed(spread):
+        noise = {(name, seed): spread * rng.standard_normal() for name in ("m", *made) for seed in range(6)}
+        rows = [Result(name, seed, fitness=5.0 + x) for (name, seed), x in noise.items()]
+        return studies(made, [*rows, *(Result(UNTRAINED, seed, fitness=1.0) for seed in range(6))])[0]
+
+    assert needed(0.1).size == pytest.approx(0.4, abs=0.02)  # of 4 that it learns
+    few, many = needed(0.1).seeds_needed, needed(1.0).seeds_needed
+    assert few < 10 < many
+    assert f"{many} seeds would show" in seeds_that_show(dataclasses.replace(study, seeds_needed=many, size=0.1))[0]
+    assert "over 1,000 seeds would show" in seeds_that_show(dataclasses.replace(study, seeds_needed=None))[0]
+    assert seeds_that_show(example(seeds=1)[0]) == []
 
 
 def test_candidate_that_has_not_learnt_is_named():

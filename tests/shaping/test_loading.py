@@ -344,4 +344,4 @@ def test_a_dict_that_a_task_refuses_has_its_line():
 
     with pytest.raises(CandidateError, match="there is no 'upright'") as error:
         load_candidate("mine", 'rewards = {\n    "a": 1.0,\n    "upright": 1.0,\n}\n', "mine.py", complete=complete)
-    assert error.value.line == 3
+    assert error.value.fault.line == 3

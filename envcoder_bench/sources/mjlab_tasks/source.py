@@ -24,7 +24,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, causes, near_matches
 from envcoder_bench.sources.mjlab_tasks import PREFIX
 from envcoder_bench.sources.term_tasks import SECTIONS
 from envcoder_bench.sources.term_tasks.faults import PatchError
@@ -225,13 +225,6 @@ def _adaptive(command: Any) -> list[str]:
 
 def _without_none(terms: Mapping[str, Any]) -> dict[str, Any]:
     return {name: term for name, term in terms.items() if term is not None}
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it was raised from."""
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def described(error: Exception, package: str = "") -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 import yaml
 
+from envcoder_bench.core.errors import causes
 from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.sources.mjlab_tasks.dialect import MjlabDialect
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.source import Source, causes, described, find_source, quiet, refuse_unsupported
+from envcoder_bench.sources.mjlab_tasks.source import Source, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.sources.mjlab_tasks.words import notes_of
 from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field, Task

@@ -32,7 +32,6 @@ from envcoder_bench.sources.mjlab_tasks.spec import facts_of
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.sources.term_tasks import SECTIONS
 from envcoder_bench.sources.term_tasks.faults import PatchError
-from envcoder_bench.sources.term_tasks.patches import patched
 from envcoder_bench.tasks.contract import task_contract
 
 pytest.importorskip("mjlab")
@@ -100,6 +99,8 @@ def reads_rewards():
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_reward_manager_that_a_groups_code_reads_is_bitwise_mjlabs(reads_rewards, scaled, monkeypatch):
     from reference import Reference
+
+    from envcoder_bench.sources.term_tasks.patches import patched
 
     registered = source.Source.env_cfg
 
@@ -300,7 +301,7 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
 def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
-    assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+    assert error.value.fault.line == line and error.value.fault.file == str(tmp_path / "mine.py")
 
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
