@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from envcoder_bench.core.manual import with_addresses
 from envcoder_bench.core.plain_text import one_line
 
 
@@ -18,6 +19,9 @@ class OneLine:
 
 class UserError(OneLine, Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
+
+    def __str__(self) -> str:
+        return with_addresses(super().__str__())
 
 
 class MachineError(UserError):

@@ -30,7 +30,9 @@ from envcoder_bench.sources.term_tasks import SECTIONS
 from envcoder_bench.sources.term_tasks.faults import PatchError
 from mujoco_batches.compat.warp_start import start_warp
 
-INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
+INSTALL = (
+    "mjlab is not installed: pip install 'envcoder-bench[mjlab]' && pip install --no-deps mjlab==1.6.0 (docs/mjlab.md)"
+)
 
 _broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
 _HERE = Path(__file__).parents[2]  # the folder of this package
