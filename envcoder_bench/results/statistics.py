@@ -469,7 +469,9 @@ class FitnessModel:
         """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
         if not self._bounded:
             return np.zeros((2, len(self.names)))
-        return np.stack((self._mean, 1.0 - self._mean)) * self._unseen_share
+        # seeds that differ as much as they can have shown what there is
+        hidden = np.maximum(1.0 - _variances(self._deviations), 0.0)
+        return np.stack((self._mean, 1.0 - self._mean)) * self._unseen_share * hidden
 
     def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
