@@ -18,7 +18,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.rows import Result, result_of
 from envcoder_bench.tasks.base import UNTRAINED
 
-FORMAT = 1  # of run folders
+FORMAT = 1  # version of run folders
 GroupKey = tuple[str, int]  # a candidate's name and a seed
 
 
