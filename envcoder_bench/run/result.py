@@ -1,6 +1,7 @@
 """The result of a run as an object, read from the files of its folder."""
 
 import contextlib
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -179,6 +180,13 @@ class RunResult:
         )  # fmt: skip
         effects = visible(render_studies(self.studies, width, display_path(self.folder)))
         return f"{ranking}\n{effects}" if effects else ranking
+
+    def _repr_html_(self) -> str:  # Jupyter asks for it
+        from envcoder_bench.report.page.shell import PAGE
+
+        page = self.folder / PAGE
+        link = f'<a href="{html.escape(display_path(page))}">{PAGE}</a>' if page.is_file() else ""
+        return f"<pre>{html.escape(str(self))}</pre>{link}"
 
     def __str__(self) -> str:
         if self.complete:

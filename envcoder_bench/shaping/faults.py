@@ -145,7 +145,7 @@ def from_exception(
     if isinstance(error, Mutation):
         return CandidateError(f"{error}{when}", function.file, function.line, function.type, "changed input")
     if not near:
-        remedy = remedy or _argument_remedy(error, function)
+        remedy = remedy or _numpy_remedy(error) or _argument_remedy(error, function)
     line = line_in(error, function.file) or function.line
     message = f"raised {one_line(error)}{when}{near}"
     return CandidateError(message, function.file, line, function.type, "raised", remedy)
@@ -219,6 +219,14 @@ def _name_remedy(name: str, function: CandidateFunction | None, keys: Collection
 def _device_remedy(error: BaseException) -> str:
     """Return what to do about a tensor on a device that is not the run's."""
     return "make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
+
+
+def _numpy_remedy(error: BaseException) -> str:
+    """Return what to do about a function of NumPy that was called with a tensor."""
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    in_numpy = any(name.partition(".")[0] == "numpy" for name in modules)
+    is_about = isinstance(error, TypeError) and "numpy" in _text(error)
+    return "use torch's functions for tensors, as torch.sum(x, dim=1)" if in_numpy or is_about else ""
 
 
 def _argument_remedy(error: BaseException, function: CandidateFunction) -> str:

@@ -46,6 +46,8 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
+# whose objects a candidate does not get
+FRAMEWORKS = ("gym", "gymnasium", "isaaclab", "isaaclab_tasks", "legged_gym", "mjlab", "omni", "rsl_rl")
 MOST_SHOWN = 200  # characters of a line with a syntax error
 Complete = Callable[[Mapping[str, Any], str], tuple[Functions, Patches]]
 
@@ -188,10 +190,17 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
             raise
         fault = from_exception(error, None, file).fault
         if isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
-            remedy = "a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
-            fault = replace(fault, remedy=remedy)
+            fault = replace(fault, remedy=_missing(error.name or ""))
         raise CandidateError.of(fault) from error
     return vars(module)
+
+
+def _missing(module: str) -> str:
+    """Return what to do about a module that cannot be imported."""
+    framework = module.partition(".")[0]
+    if framework in FRAMEWORKS:
+        return f"read the keys of the state instead of {framework} (docs/coming_from.md)"
+    return "a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
 
 
 def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
