@@ -211,11 +211,16 @@ def more_seeds(seeds: int, folder: str, extends: bool = True) -> str:
     return f"eval-shapers --extend {folder} --seeds {seeds}" if extends else f"a new run with --seeds {seeds}"
 
 
-def run_pairs(model: FitnessModel, ranked: Sequence[Ranked]) -> Pairs:
-    """Return the pairs of a ranked run; ``model`` is that of its candidates whose training is complete."""
+def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], extends: bool = True) -> Pairs:
+    """Return the pairs of a ranking.
+
+    Args:
+        model: of the candidates whose training is complete.
+        extends: whether the ranking is of one run, which can be extended by seeds unless it is a race.
+    """
     names = {*model.names}
     missing = {row.candidate: _missing(row) for row in ranked if row.candidate not in names}
-    return Pairs(model, missing, not any(row.stopped_at for row in ranked))
+    return Pairs(model, missing, extends and not any(row.stopped_at for row in ranked))
 
 
 def _missing(row: Ranked) -> str:
