@@ -6,6 +6,7 @@
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
+# make release   build what PyPI gets into dist/, check it, and follow README and tutorial with it in new environments; uploads nothing
 # make lock   write requirements.txt and those of the tests, mjlab and builds again, with the hashes of all files; needs uv
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -20,7 +21,10 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation
 LOCKED = --no-deps --require-hashes -r
 
-.PHONY: demo demo-auto test test-fast test-mjlab bench-check docs lint lock install clean
+# Pythons with which make release tries the wheels
+PYTHONS ?= python3.11 python3.13
+
+.PHONY: demo demo-auto test test-fast test-mjlab bench-check docs lint lock release install clean
 
 install: $(VENV)/installed
 
@@ -101,9 +105,20 @@ $(VENV)-docs/installed: requirements-docs.txt
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
 
+# PIP_CONSTRAINT=FILE chooses versions for the environments, of torch for example
+release: $(VENV)-release/installed
+	rm -rf dist
+	$(VENV)-release/bin/python scripts/release.py
+	$(VENV)-release/bin/python scripts/follow_pages.py $(PYTHONS)
+
+$(VENV)-release/installed: requirements-release.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	@touch $@
+
 lint: $(VENV)/tested
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab build dist
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab $(VENV)-release build dist

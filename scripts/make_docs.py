@@ -98,8 +98,9 @@ begin with `task.`, and those of PPO, in `cfg/train/<Task>PPO.yaml`, with `train
 
 
 def linked(text: str) -> str:
-    """Return a text whose names of pages are links, as of a page in a folder of docs/."""
-    return re.sub(r"docs/(\w+)\.md(#[\w-]+)?", r"[\1](../\1.md\2)", text)
+    """Return a text whose names of pages are links, as of a page in a folder of docs/, and whose <names> are code."""
+    text = re.sub(r"docs/(\w+)\.md(#[\w-]+)?", r"[\1](../\1.md\2)", text)
+    return re.sub(r"[\w/.]*(?:<\w+>[\w/.]*)+", r"`\g<0>`", text)
 
 
 def docstring(path: Path) -> str:

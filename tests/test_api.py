@@ -22,6 +22,8 @@ from envcoder_bench.cli.eval_shapers import build_parser
 from envcoder_bench.report import progress
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.inputs import override_words, read_candidates
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.loading import load_candidate
 
 ROOT = Path(envcoder_bench.__file__).resolve().parents[1]
 GAIN = 0.5
@@ -99,7 +101,7 @@ def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     known = (argparse._HelpAction, argparse._VersionAction)
     names = {action.dest for action in build_parser()._actions if not isinstance(action, known)}
     arguments = set(inspect.signature(evaluate).parameters) | {"task", "candidates", "overrides"}
-    translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
+    translated = {"gpu_id", "half_step", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     rest = names - arguments - translated - set(envcoder_bench.__all__)
     cfg = read_config()
     assert rest <= set(type(cfg).model_fields)
@@ -143,6 +145,22 @@ def test_functions_become_files_with_what_they_use(tmp_path):
     assert source.source.startswith("GAIN = 0.5\nSHAPE = (1.0, 2)\n") and "class Interrupts" not in source.source
 
 
+def upright(pole_angle):
+    return GAIN * torch.cos(pole_angle)
+
+
+def compute_rewards(pole_angle):
+    return torch.cos(pole_angle)
+
+
+def test_function_of_another_name_is_the_reward():
+    (source,) = read_candidates("Cartpole", {"calm": upright})
+    assert list(load_candidate("calm", source.source, "calm.py").functions) == ["compute_reward"]
+    (source,) = read_candidates("Cartpole", {"calm": compute_rewards})  # probably misspelt
+    with pytest.raises(CandidateError, match="did you mean compute_reward"):
+        load_candidate("calm", source.source, "calm.py")
+
+
 LOST = torch.ones(3)
 
 
@@ -156,7 +174,7 @@ def test_functions_without_a_text_are_refused_with_a_remedy():
     exec("def compute_reward(pole_angle): return pole_angle", module)
     cases = [
         (lambda pole_angle: pole_angle, "is not a function that def defines: give the text"),
-        (module["compute_reward"], "there is no source of compute_reward"),
+        (module["compute_reward"], "the source of compute_reward is not known"),
         (torch.cos, "is not a function that def defines"),
         (uses_a_tensor, "uses_a_tensor uses LOST, a Tensor that cannot be written"),
         (closure(scale), "uses scale of the function around it"),
@@ -218,6 +236,8 @@ def test_notebook_runs(tmp_path, monkeypatch, capsys):
             text = text.replace("learning_iterations=10", f"learning_iterations=2, overrides={SHORT}")
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             exec(compile(text, file, "exec"), names)
+    page = names["result"]._repr_html_()
+    assert page.startswith("<pre>fitness: ") and 'report.html">report.html</a>' in page
     assert names["result"].complete and "calm" in capsys.readouterr().out
 
 

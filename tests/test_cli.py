@@ -12,11 +12,15 @@ import pytest
 from helpers import CARTPOLE_QUICK, COSINE, refused, results, run, write_candidates
 
 from envcoder_bench import __main__ as verbs
+from envcoder_bench.cli import console
 from envcoder_bench.cli.command_line import command
 from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import Result
+from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as session_module
 
@@ -213,7 +217,7 @@ def test_lists_accept_commas_and_spaces(tmp_path, positions):
 @pytest.mark.parametrize(
     "raised, code, message",
     [
-        (KeyboardInterrupt(), 130, "stopped; nothing was written"),
+        (KeyboardInterrupt(), 130, "stopped"),
         (KeyboardInterrupt("stopped; resume with: x"), 130, "stopped; resume with: x"),
         (UserError("no such\ntask"), 2, "error: no such task"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: "),
@@ -246,6 +250,20 @@ def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch
     assert last == f"eval-shapers: stopped; resume with: {resume_command(output)}"
     monkeypatch.undo()
     assert main(shlex.split(last.partition("resume with: ")[2])[-2:]) == 0
+
+
+@pytest.mark.parametrize("at", ["finish", "_write_page"])
+def test_ctrl_c_after_the_ranking_says_that_the_run_is_complete(tmp_path, capsys, monkeypatch, at):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "finish", lambda result: 0)
+    monkeypatch.setattr(console, at, interrupted)
+    rows = [Result("a", 0, "ok", fitness=1.0)]
+    assert console.conclude(RunResult(tmp_path, True, "height", rows, rank(rows)), None) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("stopped; the run is complete; ")
+    assert told.endswith(f"envcoder-bench report {tmp_path} writes its page\n")
 
 
 @pytest.mark.slow

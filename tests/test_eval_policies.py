@@ -19,6 +19,7 @@ from envcoder_bench.cli import eval_shapers
 from envcoder_bench.cli.eval_policies import EPILOG, build_parser, main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked
+from envcoder_bench.grid import inputs
 from envcoder_bench.grid.inputs import check_inputs
 from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import GridProgress, begin_grid, read_episodes, run_grid, worker
@@ -26,6 +27,14 @@ from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]
 GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def untried():
+    """The files of these tests are not tried in a process each time: tests/grid/test_trial.py has that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "refusals", lambda files, widths: {})
+        yield
 
 
 @pytest.fixture(scope="module")

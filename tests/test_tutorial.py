@@ -1,20 +1,24 @@
 """The commands of the tutorial and of the README run, one after the other, with small sizes."""
 
 import shlex
-import shutil
+import sys
 
 import pytest
-from doc_pages import ROOT, files_of, shell_lines, text_of
+from doc_pages import ROOT, files_of, text_of
 
 from envcoder_bench import __main__ as envcoder_bench
 from envcoder_bench.cli import eval_shapers
+
+sys.path.append(str(ROOT / "scripts"))
+
+from follow_pages import steps
 
 pytestmark = pytest.mark.slow
 
 SMALL = {
     "--num_envs_per_candidate": "4",
     "--learning_iterations": "2",
-    "--seeds": {"3": "1", "5": "1", "8": "2"},
+    "--seeds": {"3": "1", "10": "1", "16": "2"},
 }
 QUICK = ("--sim", "mujoco_cpu", "--device", "cpu", "--video", "0", "task.env.episodeLength=20", "evaluation.points=1")
 EPISODES = ("evaluation.num_envs=2", "evaluation.final_episodes=2")
@@ -33,36 +37,24 @@ def small(words):
     return words
 
 
-def run_page(name, monkeypatch, folder):
-    """Run the shell lines of a page that are this project's commands; return them."""
+def follow(name, monkeypatch, folder):
+    """Save the files of a page, and run its commands that are this project's; return these."""
     monkeypatch.chdir(folder)
-    shutil.copytree(ROOT / "user_functions", folder / "user_functions")
     ran = []
-    for line in shell_lines(text_of(name)):
-        words = shlex.split(line, comments=True)
-        if words[0] in MAINS:
+    for step in steps(text_of(name)):
+        words = shlex.split(step.text, comments=True) if step.kind == "run" else [""]
+        if step.kind == "save":
+            (folder / step.file).parent.mkdir(exist_ok=True)
+            (folder / step.file).write_text(step.text, encoding="utf-8")
+        elif words[0] in MAINS:
             command, *rest = small(words)
-            assert MAINS[command](rest) == 0, line
+            assert MAINS[command](rest) == 0, step.text
             ran.append(words)
     return ran
 
 
-def write_mine(name, folder):
-    """Write the candidates of a page into ``mine/``; return their names."""
-    (folder / "mine").mkdir()
-    written = []
-    for text in files_of(text_of(name)):
-        file = "fitness" if "compute_fitness" in text else "gentle" if "compute_torque" in text else "centre"
-        if file != "fitness":
-            (folder / "mine" / f"{file}.py").write_text(text, encoding="utf-8")
-        written.append(file)
-    return written
-
-
 def test_tutorial_runs(tmp_path, monkeypatch, capsys):
-    assert write_mine("docs/tutorial.md", tmp_path) == ["fitness", "centre", "gentle"]
-    ran = run_page("docs/tutorial.md", monkeypatch, tmp_path)
-    assert len(ran) == 6
+    assert len(follow("docs/tutorial.md", monkeypatch, tmp_path)) == 6
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("cart's position on the rail", "upright", "vs human", "gentle", "policy.onnx"):
         assert words in shown
@@ -72,8 +64,7 @@ def test_tutorial_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_readme_commands_run(tmp_path, monkeypatch, capsys):
-    assert write_mine("README.md", tmp_path) == ["gentle"]
-    assert len(run_page("README.md", monkeypatch, tmp_path)) == 2
+    assert len(follow("README.md", monkeypatch, tmp_path)) == 2
     assert "gentle" in capsys.readouterr().out
 
 

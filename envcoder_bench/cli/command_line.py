@@ -17,6 +17,7 @@ from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.manual import with_addresses
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import one_line, own_codes, visible
 from envcoder_bench.core.run_log import RepeatHandler, listening
@@ -127,7 +128,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
             if "allocate" not in f"{error}" and not isinstance(error, MemoryError):
                 raise
         except KeyboardInterrupt as stop:
-            message, code = str(stop) or "stopped; nothing was written", 130
+            message, code = str(stop) or "stopped", 130
         print(f"{name}: {one_line(message)}", file=sys.stderr)
         return code
 
@@ -350,6 +351,8 @@ class BestEffort:
 class VisibleText:
     """A text stream that prints all texts as ``plain_text.visible`` ones, and drops the colours of other libraries.
 
+    It names pages of the manual by their addresses.
+
     Attributes:
         own_codes: the stream itself, for control codes of this program.
     """
@@ -358,7 +361,8 @@ class VisibleText:
         self.own_codes = stream
 
     def write(self, text: str) -> int:
-        self.own_codes.write(visible(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
+        plain = _COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        self.own_codes.write(with_addresses(visible(plain)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

@@ -216,11 +216,25 @@ def conclude(
     if on_terrains and not result.complete:
         later = shlex.join(_terrain_run(on_terrains, result))
         print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
-    code = finish(result)
-    if not result.complete and console is not None:
-        console.end_page(f"stopped {result.stopped_at}; eval-shapers --resume continues it")
-    if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
-        return code
+    try:
+        finish(result)
+        if not result.complete and console is not None:
+            console.end_page(f"stopped {result.stopped_at}; eval-shapers --resume continues it")
+        if result.complete and (result.trained or videos is not None or not (result.folder / PAGE).is_file()):
+            _write_page(result)
+            if console is not None:
+                console.end_page("complete", PAGE)
+    except KeyboardInterrupt:
+        if not result.complete:
+            raise KeyboardInterrupt(f"stopped; resume with: {resume_command(result.folder)}") from None
+        report = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
+        print(f"stopped; the run is complete; {report} writes its page", file=sys.stderr)
+    return exit_code(result)
+
+
+def _write_page(result: RunResult) -> None:
+    """Write the page of a run and print its path; results do not depend on it."""
+    from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.run.folder.tracking import log_report
     from envcoder_bench.video.page import page_videos, write_page
 
@@ -228,13 +242,8 @@ def conclude(
         page = write_page(result.folder, default_videos())
         print(display_path(page))
         log_report(result.folder, page, page_videos(result.folder))
-    except KeyboardInterrupt:
-        print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
-    except Exception as error:  # results must not depend on it
+    except Exception as error:
         log.warning("%s could not be written: %s", PAGE, error)
-    if console is not None:
-        console.end_page("complete", PAGE)
-    return code
 
 
 def terrain_words(

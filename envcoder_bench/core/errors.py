@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from envcoder_bench.core.manual import with_addresses
 from envcoder_bench.core.plain_text import one_line
 
 
@@ -18,6 +19,9 @@ class OneLine:
 
 class UserError(OneLine, Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
+
+    def __str__(self) -> str:
+        return with_addresses(super().__str__())
 
 
 class MachineError(UserError):
@@ -92,3 +96,10 @@ def near_matches(word: str, words: Iterable[str]) -> str:
     close = [each for each in words if each.lower() == word.lower()][:1]
     close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -58,18 +58,20 @@ def write_shared(path: Path, content: str | bytes) -> None:
 
 
 def _replace(path: Path, temporary: Path, content: str | bytes, lasting: bool = False) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)  # a killed process may have left it; a link would be refused
     try:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)  # a killed process may have left it; a link would be refused
         with open(temporary, "xb", opener=no_links) as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is not None:
+            error.filename = str(path)  # users do not know the temporary file
         raise
 
 

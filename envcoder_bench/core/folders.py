@@ -15,6 +15,15 @@ def project_folder(name: str) -> Path:
     return beside if beside.is_dir() else PACKAGE / name
 
 
+def user_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path that a user gave; one below ``user_functions/`` that is not there is that of the package."""
+    given = Path(path)
+    if given.parts[:1] != ("user_functions",) or given.exists():
+        return given
+    shipped = project_folder("user_functions").parent / given
+    return shipped if shipped.exists() else given
+
+
 def cache_folder() -> Path:
     """Return the folder of cached results: ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``."""
     root = os.environ.get("ENVCODER_BENCH_CACHE")

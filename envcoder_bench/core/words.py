@@ -37,9 +37,6 @@ def cut(text: str, width: int) -> str:
 
 def without_folders(text: str) -> str:
     """Return a message with file names instead of paths, which differ between machines."""
-    file, suffix, rest = text.partition(".py:")
-    if suffix and file.startswith("/"):  # a path at the beginning may have folders with spaces
-        text = file[file.rindex("/") + 1 :] + suffix + rest
     return _FOLDERS.sub("", text)
 
 

@@ -14,6 +14,7 @@ from envcoder_bench.compile.program import ACTION, KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components
 from envcoder_bench.env.stages import Call, Stage
+from envcoder_bench.shaping.contract import CandidateWarning, Fault
 from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
 
@@ -184,8 +185,10 @@ class Compiler:
 
 def _warn(call: Call, message: str) -> None:
     function = call.function
-    where = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
-    warnings.warn(f"{where}: {message}", RuntimeWarning, stacklevel=2)
+    if function is None:
+        warnings.warn(f"the task's drives: {message}", RuntimeWarning, stacklevel=2)
+    else:
+        warnings.warn(CandidateWarning(Fault(message, function.file, function.line, function.type)), stacklevel=2)
 
 
 def _c_code(program: Program, stage: Stage, num_components: int) -> CCode:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from envcoder_bench.core.graph_capture import WARM_UPS, capturing, syncs_raise
 from envcoder_bench.env.stages import Call
-from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.contract import CandidateFunction, CandidateWarning, Fault
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
 from envcoder_bench.tasks.base import Task
 
@@ -172,9 +172,9 @@ def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] 
 
 def _warn(function: CandidateFunction | None, line: int | None, reason: str) -> None:
     if function is not None:
-        where = f"{function.file}:{line or function.line}"
-        message = f"{where}: in {function.type}: cannot be captured in a CUDA graph and runs slowly: it {reason}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        message = f"cannot be captured in a CUDA graph and runs slowly: it {reason}"
+        fault = Fault(message, function.file, line or function.line, function.type)
+        warnings.warn(CandidateWarning(fault), stacklevel=2)
 
 
 class TaskFitness:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
 from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.checking import in_place
-from envcoder_bench.shaping.contract import CandidateError, Patch, Shaping, sections_of
+from envcoder_bench.shaping.contract import Fault, Patch, Shaping, read_fault, sections_of
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, noting_returns, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import bind, own_constants
@@ -76,7 +77,7 @@ class Dispatcher:
         self.device = torch.device(device)
         self._patch_task()
         self.alive: list[bool] = [True] * groups
-        self.failures: dict[int, CandidateError] = {}
+        self.failures: dict[int, Fault] = {}
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
         self._fixed = is_deterministic() and self.device.type == "cuda"
 
@@ -219,11 +220,11 @@ class Dispatcher:
         for stage in self.stages.values():
             stage.due = True
 
-    def fail(self, group: int, error: CandidateError) -> None:
+    def fail(self, group: int, fault: Fault) -> None:
         """Stop a group permanently; the first of several faults is reported."""
         if self.alive[group]:
             self.alive[group] = False
-            self.failures[group] = error
+            self.failures[group] = fault
             self._dead[group].fill_(True)
             self._active[group].fill_(0)
             for stage in self.stages.values():
@@ -233,23 +234,24 @@ class Dispatcher:
         """Stop a group whose program cannot be compiled and whose function is not available."""
         assert call.function is not None
         function = call.function
-        self.fail(
-            call.group, CandidateError(f"cannot be compiled: {reason}", function.file, function.line, function.type)
-        )
+        message = f"cannot be compiled: {reason}"
+        self.fail(call.group, Fault(message, function.file, function.line, function.type))
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` restores."""
         self.poll()
         return {
-            "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
+            "failures": {group: fault.data for group, fault in self.failures.items()},
             "components": self.components.get_state(),
             "stages": {name: (stage.due, stage.checks, list(stage.taken_back)) for name, stage in self.stages.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore what ``get_state`` returned."""
-        for group, parts in state["failures"].items():
-            self.fail(group, CandidateError(*parts))
+        for group, value in state["failures"].items():
+            fault = read_fault(value)
+            assert fault is not None
+            self.fail(group, fault)
         self.components.set_state(state["components"])
         for name, (due, checks, taken_back) in state.get("stages", {}).items():
             stage = self.stages[name]
@@ -345,7 +347,7 @@ class Dispatcher:
         except FAULTS as error:
             if call.function is None:
                 raise  # the task's own drives, not the candidate
-            self.fail(call.group, from_exception(error, call.function, step=step))
+            self.fail(call.group, from_exception(error, call.function, step=step).fault)
         else:
             self._check_inputs(call, step)
         return self.alive[call.group]
@@ -355,7 +357,7 @@ class Dispatcher:
         if call.function is not None:
             changed = call.inputs.moved() or self._copies[call.group].changed()
             if changed is not None:
-                self.fail(call.group, from_exception(Mutation(in_place(changed)), call.function, step=step))
+                self.fail(call.group, from_exception(Mutation(in_place(changed)), call.function, step=step).fault)
 
     def _fail_flagged(self, names: Sequence[str]) -> None:
         """Stop the groups with a flag on the device for one of these stages; one device sync."""
@@ -377,24 +379,24 @@ class Dispatcher:
             call = stages[i].call(group)
             if is_change:
                 message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
-                error = CandidateError(message, self.shapings[group].file)  # the task's own drives have no function
+                # the task's own drives have no function
+                fault = Fault(message, self.shapings[group].file, kind="changed input")
                 if call is not None and (function := call.function) is not None:
-                    error = CandidateError(message, function.file, function.line, function.type)
-                self.fail(group, error)
+                    fault = replace(fault, file=function.file, line=function.line, function=function.type)
+                self.fail(group, fault)
             else:
                 self.fail(group, self._not_finite(stages[i], group, not_finite[2 * i + 1][group], step))
 
-    def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> CandidateError:
+    def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> Fault:
         total = stage.widths[group] * self.layout.envs_per_group
         call = stage.call(group)
         if call is not None and (function := call.function) is not None:
             line = self._returned_at(call, step) if call not in stage.eager else return_line(function)
-            return CandidateError(
-                f"{outputs.not_finite(count, total)}{at_step(step)}", function.file, line, function.type
-            )
-        cause = ": its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
-        message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}{cause}"
-        return CandidateError(message, self.shapings[group].file)
+            message = f"{outputs.not_finite(count, total)}{at_step(step)}"
+            return Fault(message, function.file, line, function.type, "not finite")
+        remedy = "its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
+        message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}"
+        return Fault(message, self.shapings[group].file, kind="not finite", remedy=remedy)
 
     def _returned_at(self, call: Call, step: int) -> int:
         """Return the line of the return statement that ran, by one more call.

@@ -14,7 +14,7 @@ from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.cuda_graphs import TaskFitness
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats, StepEnd
-from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.contract import Fault, Shaping
 from envcoder_bench.shaping.faults import of_patch
 from envcoder_bench.shaping.kinds import VALUE
 from envcoder_bench.shaping.state import STATE_NAMES
@@ -225,7 +225,7 @@ class GroupedVecTask:
         return self.dispatch.alive
 
     @property
-    def failures(self) -> dict[int, CandidateError]:
+    def failures(self) -> dict[int, Fault]:
         """The faults so far, by group."""
         return self.dispatch.failures
 

@@ -17,6 +17,7 @@ from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Layout, Robot, find_robot, grid_points, read_layout
 from envcoder_bench.grid.settings import GridSettings, compose_settings
+from envcoder_bench.grid.trial import refusals
 from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, read_arena
 
 CONFIG = "config.yaml"
@@ -81,7 +82,7 @@ def check_inputs(
         if name not in files:
             raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
     arenas = find_arenas(terrains, cfg)
-    return Inputs(chosen, cfg, tuple(_load(chosen, cfg, files, wanted, skippable)), tuple(arenas))
+    return Inputs(chosen, cfg, tuple(_load(chosen, cfg, files, wanted, skippable, tries=True)), tuple(arenas))
 
 
 def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -131,6 +132,7 @@ def _load(
     files: Mapping[str, str],
     wanted: Mapping[str, str],
     skippable: Collection[str] = (),
+    tries: bool = False,
 ) -> list[LoadedPolicy]:
     if robot.name not in cfg.robots:
         raise UserError(f"robots.{robot.name} is missing in the settings")
@@ -141,10 +143,13 @@ def _load(
                 f"--layouts {name}={layout}: no such layout{near_matches(layout, layouts)}; there are"
                 f" {', '.join(layouts)}"
             )
+    reasons = refusals(files, sorted({layout.width for layout in layouts.values()})) if tries else {}
     loaded = []
     # one policy of a run that does not fit is no reason to refuse the others
     for name, file in files.items():
         try:
+            if name in reasons:
+                raise UserError(reasons[name])
             loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, cfg))
         except UserError as error:
             if name not in skippable:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.probing import import_path
 from envcoder_bench.jail.rebuild import Contract, clean, rebuild
 from envcoder_bench.jail.wire import MAX_CHARACTERS
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Fault
 from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.sources.registry import outside_tasks
 from envcoder_bench.tasks.contract import AnyTask, contract_of
@@ -318,7 +318,7 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 # candidates from the answers
 
-JailResult = Candidate | CandidateError
+JailResult = Candidate | Fault
 Source = tuple[str, str, str]  # name, file (for messages) and text
 
 
@@ -345,7 +345,7 @@ def examine(
         shaper_types, seed, limits, sizes, reads_dicts: see ``JailClient``.
 
     Returns:
-        By name, candidates whose functions are programs, with their dicts as data, or the errors of the others.
+        By name, candidates whose functions are programs, with their dicts as data, or the faults of the others.
 
     Raises:
         UserError: if the jail cannot be started.
@@ -377,20 +377,20 @@ def examine(
     return {name: results[name] for name, _, _ in sources}
 
 
-def _fault_of_text(file: str, source: str) -> CandidateError | None:
+def _fault_of_text(file: str, source: str) -> Fault | None:
     if len(source) > MAX_CHARACTERS:
-        return CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
+        return Fault(f"has more than {MAX_CHARACTERS} characters", file)
     fault = unreadable(source) or misleading(source)
-    return None if fault is None else CandidateError(fault.message, file, fault.line)
+    return None if fault is None else replace(fault, file=file)
 
 
 def _result(answer: Answer, name: str, file: str, source: str, contract: Contract) -> JailResult:
     if isinstance(answer, Failure):
-        return CandidateError(answer.reason, file)
+        return Fault(answer.reason, file, kind="crashed")
     try:
         return rebuild(answer, name, file, source, contract)
-    except CandidateError as error:  # a new one, because the traceback's frames would keep the answer in memory
-        return CandidateError(error.message, error.file, error.line, error.function)
+    except CandidateError as error:
+        return error.fault
 
 
 def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:

@@ -92,7 +92,7 @@ def confine(limits: Limits, keep: Sequence[int]) -> None:
         OSError: if a required restriction is not available.
     """
     close_all_but(keep)
-    memory = _address_space() + limits.memory
+    memory = address_space() + limits.memory
     drop_privileges()
     landlock()
     limit_resources(memory, limits.cpu)  # last but one, because it forbids new descriptors
@@ -111,7 +111,7 @@ def close_all_but(keep: Sequence[int]) -> None:
         first = fd + 1
 
 
-def _address_space() -> int:
+def address_space() -> int:
     """Return the bytes of address space in use."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

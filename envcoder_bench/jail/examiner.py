@@ -17,10 +17,10 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
-from envcoder_bench.jail.surroundings import clocks_ahead, names_given, start_clocks, with_remedy
+from envcoder_bench.jail.surroundings import clocks_ahead, names_given, remedy_of, start_clocks
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping, assemble
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Fault, Shaping, assemble
 from envcoder_bench.shaping.dicts import read_dicts
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
@@ -86,9 +86,10 @@ class Examiner:
                 answer["candidate"] = self._candidate(source)
             return answer
         except CandidateError as error:
-            return _error(with_remedy(error.message), error.line, error.function)
+            fault = error.fault
+            return _error(replace(fault, remedy=fault.remedy or remedy_of(fault.message)))
         except FAULTS as error:  # MemoryError, and errors that a candidate causes in this package's code
-            return _error(f"raised {type(error).__name__}")
+            return _error(Fault(f"raised {type(error).__name__}", kind="raised"))
 
     def _candidate(self, source: str) -> dict[str, Any]:
         candidate = load_candidate("candidate", source, FILE, self._seed, namespace=self._namespace)
@@ -141,8 +142,8 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
         raise CandidateError(message, FILE, function.line, function.type)
 
 
-def _error(message: str, line: int | None = None, function: str = "") -> dict[str, Any]:
-    return {"error": {"message": message, "line": line, "function": function}}
+def _error(fault: Fault) -> dict[str, Any]:
+    return {"error": {key: value for key, value in asdict(fault).items() if key not in ("file", "twin")}}
 
 
 def _no_drives(*_: object) -> Tensor:

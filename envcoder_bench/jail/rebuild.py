@@ -38,6 +38,7 @@ _MIN = {"i64": -(2**63), "i32": -(2**31), "u8": 0, "b": 0}
 _MAX = {"i64": 2**63 - 1, "i32": 2**31 - 1, "u8": 255, "b": 1}
 
 _KINDS = tuple(NUMBERS.values())
+_FAULT_KINDS = ("invalid", "raised", "returned", "changed input", "not finite", "nothing asked")  # of a file
 _LEAVES = ("const", "load", "lane", "rows", "seed", "step")
 
 
@@ -116,12 +117,15 @@ def _is_int(value: object, low: int, high: int) -> bool:
 
 
 def _error(value: Any, file: str, source: str) -> CandidateError:
-    _require(isinstance(value, dict) and set(value) == {"message", "line", "function"}, "incomplete error")
+    keys = {"message", "line", "function", "kind", "remedy"}
+    _require(isinstance(value, dict) and set(value) == keys, "incomplete error")
     message, line, function = clean(value["message"]), value["line"], value["function"]
     _require(bool(message), "error without a message")
+    _require(value["kind"] in _FAULT_KINDS, "unexpected kind of error")
     if not _is_int(line, 1, source.count("\n") + 1):
         line = None
-    return CandidateError(message, file, line, function if function in SHAPER_TYPES else "")
+    function = function if function in SHAPER_TYPES else ""
+    return CandidateError(message, file, line, function, value["kind"], clean(value["remedy"]))
 
 
 def _candidate(value: Any, name: str, file: str, source: str, contract: Contract) -> Candidate:

@@ -71,10 +71,9 @@ def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
     return {**GIVEN, "__builtins__": file_builtins}
 
 
-def with_remedy(message: str) -> str:
-    """Return the message of an error with its remedy, if that is known."""
-    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
-    return f"{message}: {remedy}" if remedy else message
+def remedy_of(message: str) -> str:
+    """Return what to change after an error of torch or Python; empty if that is not known."""
+    return next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
 
 
 # Clocks are the same for every file, so that no program has the time of day among its numbers. They tick at each

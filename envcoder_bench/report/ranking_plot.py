@@ -23,7 +23,7 @@ from envcoder_bench.report.figures import (
     save_figure,
     show_message,
 )
-from envcoder_bench.report.table import numbers, split_place
+from envcoder_bench.report.table import numbers
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import SKIPPED, Result
 from envcoder_bench.results.statistics import half_width
@@ -158,10 +158,10 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
 
 
 def _reason(row: Ranked) -> str:
-    where, message = split_place(row.error)
-    line = where.rsplit(":", 1)[-1]  # the file's name is the candidate's
-    text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
-    return cut(text, REASON_WIDTH)
+    if row.fault is None:
+        return row.status
+    line = f", line {row.fault.line}" if row.fault.line else ""  # the file's name is the candidate's
+    return cut(f"{row.status}{line}: {row.fault.text}", REASON_WIDTH)
 
 
 def plot_race(

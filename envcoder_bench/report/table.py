@@ -1,7 +1,6 @@
 """The ranking as a table for the terminal."""
 
 import math
-import re
 from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
@@ -12,6 +11,7 @@ from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked, entrants
 from envcoder_bench.results.rows import SKIPPED
 from envcoder_bench.results.statistics import half_width
+from envcoder_bench.shaping.contract import Fault
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -47,7 +47,7 @@ def render_table(
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
     shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
-    every_failed = bool(ranked) and all(r.rank is None and r.errors for r in ranked)
+    every_failed = bool(ranked) and all(r.rank is None and r.faults for r in ranked)
     lines = [] if every_failed else _lines(shown, width)
     if len(shown) < len(ranked):
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
@@ -68,22 +68,22 @@ def render_table(
 
 def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
     """Render the errors of failed candidates; an empty string if none failed."""
-    failed = [r for r in ranked if r.errors]
+    failed = [r for r in ranked if r.faults]
     every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
     title = "every candidate failed" if every else f"failed ({len(failed)} of {entrants(r.name for r in ranked)})"
-    named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.errors) for r in failed]
+    named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.faults) for r in failed]
     return "".join(f"{section}\n" for section in render_by_place(title, named, width))
 
 
-def render_by_place(title: str, messages: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
-    """Return a section with each candidate's messages, their places on separate lines; empty without messages."""
+def render_by_place(title: str, candidates: Sequence[tuple[str, Sequence[Fault]]], width: int) -> list[str]:
+    """Return a section with each candidate's faults, their places on separate lines; empty without faults."""
     lines: list[str] = []
-    for name, texts in messages:
-        lines += [f"  {shorten(name, width - 2)}"] if texts else []
-        for text in texts:
-            where, message = split_place(text)
-            indent = "      " if where else "    "
-            lines += [f"    {where}"] * bool(where) + [wrap(message, width, indent, indent)]
+    for name, faults in candidates:
+        lines += [f"  {shorten(name, width - 2)}"] if faults else []
+        for fault in faults:
+            indent = "      " if fault.place else "    "
+            lines += [f"    {fault.place}"] if fault.place else []
+            lines.append(wrap(fault.text, width, indent, indent))
     return ["\n".join([f"{title}:", *lines])] if lines else []
 
 
@@ -171,9 +171,3 @@ def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str
     if abs((high - mean) - (mean - low)) < 0.5 * 10**-decimals:
         return fixed(half_width(mean, low, high), decimals)
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
-
-
-def split_place(error: str) -> tuple[str, str]:
-    """Split ``FILE:LINE: MESSAGE`` into place and message; the place is empty if there is none."""
-    match = re.match(r"(\S.*?:\d+): (.*)$", error)
-    return (match.group(1), match.group(2)) if match else ("", error)

@@ -15,6 +15,7 @@ from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
+from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
@@ -41,7 +42,7 @@ class Ranked(Metrics):
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
-        errors: the different errors, in the order of the seeds.
+        faults: the different faults, in the order of the seeds.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
     """
 
@@ -62,7 +63,7 @@ class Ranked(Metrics):
     p_best: float = NAN
     contender: bool = False
     steps_to_tie: float = NAN
-    errors: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
     run: str = ""
 
     @property
@@ -85,8 +86,19 @@ class Ranked(Metrics):
         return self.vs_human_p < LEVEL
 
     @property
+    def errors(self) -> tuple[str, ...]:
+        """The faults as texts."""
+        return tuple(map(str, self.faults))
+
+    @property
+    def fault(self) -> Fault | None:
+        """The first fault; None without any."""
+        return self.faults[0] if self.faults else None
+
+    @property
     def error(self) -> str:
-        return self.errors[0] if self.errors else ""
+        """The first fault as text; empty without any."""
+        return str(self.fault or "")
 
 
 def entrants(names: Iterable[str]) -> str:
@@ -232,7 +244,7 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         vs_human_ci_low=versus.low,
         vs_human_ci_high=versus.high,
         vs_human_p=versus.p,
-        errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
+        faults=tuple(dict.fromkeys(r.fault for r in rows if r.fault is not None)),
         **{
             name: metric.over_seeds([getattr(row, name) for row in rows], [getattr(row, name) for row in measured])
             for name, metric in METRICS.items()
@@ -277,7 +289,7 @@ def _json_row(ranked: Ranked) -> dict[str, Any]:
     values = asdict(ranked)
     names = [name for name in values if name not in METRICS and name != "run"]
     row = {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in [*names, *METRICS]}
-    row["baseline"] = ranked.baseline
+    row.update(baseline=ranked.baseline, errors=list(ranked.errors), faults=[fault.data for fault in ranked.faults])
     return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 
 
@@ -320,5 +332,5 @@ def _ranked(row: dict[str, Any]) -> Ranked:
     values: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key in known}
     values.update({key: one_line(x) for key, x in values.items() if isinstance(x, str)})
     values.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
-    values["errors"] = tuple(map(one_line, row.get("errors", ())))
+    values["faults"] = tuple(filter(None, map(read_fault, row.get("faults", row.get("errors", ())))))
     return Ranked(rank=row["rank"], **values)

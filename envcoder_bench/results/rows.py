@@ -2,16 +2,19 @@
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.results.csv_log import table_text
 from envcoder_bench.results.metrics import METRICS, Metrics
+from envcoder_bench.shaping.contract import Fault, read_fault
 
 OK = "ok"
 RUNNING = "running"
@@ -32,7 +35,7 @@ class Result(Metrics):
         candidate, seed: the group.
         status: one of STATUSES; ``running`` during the run, with the last measured fitness.
         fitness, fitness_ci_low, fitness_ci_high: mean over the evaluation episodes and its 95 % interval.
-        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
+        fault: why it failed or was skipped; None if it did not.
     """
 
     candidate: str
@@ -41,13 +44,13 @@ class Result(Metrics):
     fitness: float = NAN
     fitness_ci_low: float = NAN
     fitness_ci_high: float = NAN
-    error: str = ""
+    fault: Fault | None = None
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        texts = {name: getattr(self, name) for name in ("error", *METRICS)}
-        for name, text in texts.items():
+        for name in METRICS:
+            text = getattr(self, name)
             if isinstance(text, str):  # it may quote a candidate
                 object.__setattr__(self, name, one_line(text))
 
@@ -55,6 +58,17 @@ class Result(Metrics):
     def key(self) -> tuple[str, int]:
         """Candidate and seed."""
         return self.candidate, self.seed
+
+    @property
+    def error(self) -> str:
+        """The fault in one line; empty if there is none."""
+        return "" if self.fault is None else str(self.fault)
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """The values of COLUMNS."""
+        data = "" if self.fault is None else json.dumps(self.fault.data, ensure_ascii=False)
+        return {name: data if name == "fault" else getattr(self, name) for name in COLUMNS}
 
     @property
     def failed(self) -> bool:
@@ -81,13 +95,14 @@ def best_mean(scores: Iterable[tuple[str, float]]) -> tuple[str, float] | None:
 
 
 _TYPES: dict[str, Any] = {field.name: field.type for field in fields(Result)}
-COLUMNS = (*(name for name in _TYPES if name not in METRICS and name != "error"), *METRICS, "error")
+# ``error`` is for readers; ``fault`` has the same as JSON, and is what is read back
+COLUMNS = (*(name for name in _TYPES if name not in METRICS and name != "fault"), *METRICS, "error", "fault")
 _NEEDED = ("candidate", "seed", "status", "fitness")
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
     """Write results.csv atomically, in the order given."""
-    write_atomic(path, table_text(COLUMNS, ([getattr(result, column) for column in COLUMNS] for result in results)))
+    write_atomic(path, table_text(COLUMNS, ([*result.cells.values()] for result in results)))
 
 
 def read_results(path: str | Path) -> list[Result]:
@@ -115,7 +130,11 @@ def _result(header: Sequence[str], row: Sequence[str], where: str) -> Result:
     if len(row) != len(header):
         raise ValueError(f"{where} has {len(row)} cells and not {len(header)}")
     try:
-        return Result(**{name: _cell(_TYPES[name], text) for name, text in zip(header, row) if name in _TYPES})
+        cells = dict(zip(header, row))
+        data = cells.pop("fault", "")
+        fault = read_fault(parse_json(data) if data else cells.get("error"))
+        known = {name: _cell(_TYPES[name], text) for name, text in cells.items() if name in _TYPES}
+        return Result(**known, fault=fault)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
@@ -127,6 +146,11 @@ def _cell(kind: Callable[[str], Any], text: str) -> Any:
 
 
 def result_of(fields: Mapping[str, Any]) -> Result:
-    """Return the Result of ``dataclasses.asdict``, also of an earlier version, whose unknown returns were None."""
-    known: dict[str, Any] = {name: NAN if value is None else value for name, value in fields.items()}
-    return Result(**known)
+    """Return the Result of ``dataclasses.asdict``.
+
+    In an earlier version unknown returns were None, and faults were texts named ``error``.
+    """
+    values: dict[str, Any] = {name: NAN if value is None else value for name, value in fields.items()}
+    faults = [read_fault(fields.get(name)) for name in ("fault", "error")]
+    values.pop("error", None)
+    return Result(**{**values, "fault": faults[0] or faults[1]})

@@ -36,7 +36,6 @@ from envcoder_bench.run.workers import start
 from envcoder_bench.run.workers.head import Head
 from envcoder_bench.run.workers.start import check
 from envcoder_bench.run.workers.worker import configure_torch
-from envcoder_bench.shaping.contract import is_skip
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.spec import TaskSpec
@@ -207,7 +206,7 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in seeds)]
     groups, failed = check(head, spec.config, left, settle)
     # candidates that cannot be trained
-    skipped = [name for name, error in failed.items() if is_skip(error)]
+    skipped = [name for name, fault in failed.items() if fault.kind == "nothing asked"]
     names = {source.name for source in sources if source.name not in BASELINES}
     if skipped and names <= set(skipped):
         others = f"; and {counted(len(skipped) - 1, 'more candidate')} of the same kind" if len(skipped) > 1 else ""

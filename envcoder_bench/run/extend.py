@@ -170,7 +170,7 @@ def _plan(
     longer = "learning_iterations" in more
     jobs, states = _states(run, cfg, rows) if longer else ([], {})
     done = [row for row in rows if not longer or not _trains(row)]
-    saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
+    saved = Checkpoint(done, seconds=summary["seconds"], jobs=jobs)  # its waves are counted anew
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     # the config of the larger run
     listed = [*sources, *new]
@@ -209,13 +209,12 @@ def _summary(run: RunFolder) -> dict[str, Any]:
         content = run.recorded
         memory = content["memory"]
         return {
-            "waves": int(memory["waves"]),
             "seconds": float(content["wall_time"]),
             "needed": int(memory["estimated_gib"] * 2**30),
             "peak": int(memory["measured_gib"] * 2**30),
         }
     except (ValueError, KeyError, TypeError):
-        return {"waves": 1, "seconds": 0.0, "needed": 0, "peak": 0}
+        return {"seconds": 0.0, "needed": 0, "peak": 0}
 
 
 def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[list[SavedJob], dict[Path, Path]]:

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import user_file
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.run.folder.run_folder import FITNESS_NAME, RunFolder
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
@@ -33,7 +34,7 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
 
 def read_file(name: str | Path) -> CandidateSource:
     """Read a fitness file and load it once to check it. Raises UserError as ``read_fitness``."""
-    path = Path(name)
+    path = user_file(name)
     if not path.is_file():
         siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         what = "is a folder: give a file" if path.is_dir() else f"does not exist{near_matches(path.name, siblings)}"
@@ -64,7 +65,7 @@ def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:
         try:
             meaning = _meaning(source)
         except CandidateError as error:
-            raise UserError(f"{folder.fitness}: {error.message}") from error
+            raise UserError(f"{folder.fitness}: {error.fault.explanation}") from error
     if not meaning and folder.provenance is not None:
         meaning = folder.provenance.fitness.get("fitness_meaning")
     if not meaning:  # a run of an older version

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.folders import project_folder, user_file
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.core.words import counted
 from envcoder_bench.run.config import compose_config, find_task
@@ -182,7 +182,7 @@ def read_candidates(
             paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
             # user_functions/ of the working folder, or of this package
             root = Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
-            files = find_candidates([Path(path) for path in paths], task, root)
+            files = find_candidates([user_file(path) for path in paths], task, root)
         if candidate_idx is not None:
             words = candidate_idx if isinstance(candidate_idx, str) else ",".join(map(str, candidate_idx))
             files = select(files, words)

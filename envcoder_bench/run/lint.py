@@ -183,7 +183,7 @@ class Judge:
             with torch.no_grad():
                 tensors, named = trial.results(function, replace(self.task, device=CPU))
         except CandidateError as error:
-            return Verdict(not_judged=f"on the kept states it {error.message}")
+            return Verdict(not_judged=f"on the kept states it {error.fault.explanation}")
         return self._verdict(tensors[VALUE].double().numpy(), {k: x.double().numpy() for k, x in named.items()})
 
     def _verdict(self, reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Verdict:

@@ -1,6 +1,7 @@
 """The result of a run as an object, read from the files of its folder."""
 
 import contextlib
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -62,12 +63,12 @@ class RunResult:
         difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
         rows = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
-        return pd.DataFrame(rows, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+        return pd.DataFrame(rows, columns=columns).drop(columns="faults").astype({"rank": "Int64"})
 
     @cached_property
     def results(self) -> pd.DataFrame:
         """A row for each candidate and seed: results.csv."""
-        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+        return pd.DataFrame([row.cells for row in self.rows], columns=list(COLUMNS))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -146,7 +147,7 @@ class RunResult:
         """The first error of each candidate that failed with any of its seeds."""
         errors: dict[str, str] = {}
         for row in self.ranked:
-            if row.status != SKIPPED and row.errors:
+            if row.status != SKIPPED and row.faults:
                 errors[row.candidate] = row.error
         return errors
 
@@ -179,6 +180,13 @@ class RunResult:
         )  # fmt: skip
         effects = visible(render_studies(self.studies, width, display_path(self.folder)))
         return f"{ranking}\n{effects}" if effects else ranking
+
+    def _repr_html_(self) -> str:  # Jupyter asks for it
+        from envcoder_bench.report.page.shell import PAGE
+
+        page = self.folder / PAGE
+        link = f'<a href="{html.escape(display_path(page))}">{PAGE}</a>' if page.is_file() else ""
+        return f"<pre>{html.escape(str(self))}</pre>{link}"
 
     def __str__(self) -> str:
         if self.complete:

@@ -148,7 +148,10 @@ class RunConfig(Keys):
             Expected("all, GPU numbers such as 0,1, or cpu:N"),
         ]
         | None
-    ) = key(None, 'several devices: all, GPU numbers such as "0,1", or cpu:N; null: only ``device``; docs/scale.md')
+    ) = key(
+        None,
+        'several devices: all, GPU numbers such as "0,1", or cpu:N; null: the one that device names; docs/scale.md',
+    )
     ray: Annotated[str, Expected("auto or HOST:PORT")] | None = key(
         None, "address of a Ray cluster whose GPUs are used: auto or HOST:PORT; docs/scale.md"
     )

@@ -6,21 +6,27 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
 from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
 from envcoder_bench.search.merit import Merit, levels, merits
+from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import HUMAN
 
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
 NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
-SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
+
+# faults in the JSON of a search; earlier versions wrote texts, those of attempts and proposals under the key ``error``
+StoredFault = Annotated[Fault, BeforeValidator(lambda value: read_fault(value) or Fault(""))]
+OptionalFault = Annotated[
+    Fault | None, BeforeValidator(read_fault), Field(validation_alias=AliasChoices("fault", "error"))
+]
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Proposal:
         source: the text of its file; empty if the proposer got none.
         parents: names of the attempts from which it was made.
         origin: description of how it was made, in one line.
-        error: why there is no source, in one line; otherwise empty. Prompts show it to the model.
+        fault: why there is no source; otherwise None. Prompts show it to the model.
         note: further facts for the user, which no prompt shows: messages of servers, the reason why a repair failed.
         reply: beginning of a reply that is complete and has no candidate, for a repair; otherwise empty.
         left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.
@@ -43,7 +49,7 @@ class Proposal:
     source: str
     parents: tuple[str, ...] = ()
     origin: str = ""
-    error: str = ""
+    fault: OptionalFault = None
     left_out: tuple[str, ...] = ()
     note: str = ""
     reply: str = ""
@@ -60,7 +66,7 @@ class Attempt:
         round: the round in which it was made; 0 for baselines.
         status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
-        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
+        fault: why it was not trained or has no fitness, without folders; otherwise None.
         episode_length: mean length of its evaluation episodes, control steps; None if unknown.
         points: the evaluations of its first training, for each seed.
         by_seed: fitness by seed; the best so far is trained again in every round.
@@ -75,7 +81,7 @@ class Attempt:
     origin: str = ""
     status: str = OK
     fitness: float | None = None
-    error: str = ""
+    fault: OptionalFault = None
     episode_length: float | None = None
     points: tuple[Point, ...] = ()
     by_seed: dict[int, float] = field(default_factory=dict)
@@ -105,8 +111,8 @@ class Attempt:
 
     @property
     def reason(self) -> str:
-        """The error with the note, for the user."""
-        return noted(self.error, self.note)
+        """The fault with the note, for the user."""
+        return noted(self.fault, self.note)
 
 
 @dataclass
@@ -197,9 +203,9 @@ class Archive:
         return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}
 
 
-def noted(error: str, note: str) -> str:
-    """Return an error with its note in one line."""
-    return f"{error} ({note})" if error and note else error or note
+def noted(fault: Fault | str | None, note: str) -> str:
+    """Return a fault with its note in one line."""
+    return f"{fault} ({note})" if fault and note else str(fault or note)
 
 
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
@@ -234,10 +240,10 @@ class Proposer(Protocol):
         """Write ``count`` candidates for a round, named ``proposal_name(round, k)``."""
         ...
 
-    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, Fault]]) -> list[Proposal | None]:
         """Return a replacement of the same name for each failed proposal.
 
-        None if there was no request; without source, but with error, if the request was in vain.
+        None if there was no request; without source, but with fault, if the request was in vain.
         """
         ...
 

@@ -20,6 +20,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.rows import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -109,7 +110,7 @@ class EvolveProposer:
             proposals.append(proposal)
         return proposals
 
-    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, Fault]]) -> list[Proposal | None]:
         """Return another variant of the same parents for each failed proposal."""
         fingerprints = self._fingerprints([*_all(archive), *(proposal for proposal, _ in failures)])
         population, effects = self._population(archive), self._tendencies(archive)

@@ -32,7 +32,7 @@ from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.core.yaml_files import read_yaml, to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.search.archive import Archive, Proposal, read_archive
+from envcoder_bench.search.archive import Archive, Proposal, StoredFault, read_archive
 from envcoder_bench.search.llm import Usage
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # copies of the user's files
@@ -45,16 +45,16 @@ class Round:
     Attributes:
         number: the round, from 1.
         ready: candidates that can be trained.
-        failed: the others, with status and error.
-        repaired: for ready candidates that were repaired, the error of the previous version.
+        failed: the others, with status and fault.
+        repaired: for ready candidates that were repaired, the fault of the previous version.
         usage: requests and tokens of the round.
         stopped: why the search ends after this round; empty if it continues.
     """
 
     number: int
     ready: list[Proposal] = field(default_factory=list)
-    failed: list[tuple[Proposal, str, str]] = field(default_factory=list)
-    repaired: dict[str, str] = field(default_factory=dict)
+    failed: list[tuple[Proposal, str, StoredFault]] = field(default_factory=list)
+    repaired: dict[str, StoredFault] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stopped: str = ""
 

@@ -11,7 +11,7 @@ from envcoder_bench.core import run_log
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.core.words import join_words
-from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
+from envcoder_bench.search.archive import NO_REPLY, Archive, Proposal, proposal_name
 from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
@@ -19,6 +19,7 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.faults import one_line as fault_line
 from envcoder_bench.shaping.source import reduced, without_script
 
@@ -106,9 +107,9 @@ class LLMProposer:
         self._sources = {p.name: p.source for p in started + sampled if p.source}
         return started + sampled
 
-    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """Send each failed candidate with its error to the model and request a corrected file."""
-        texts = [self._repair(archive, proposal, error) for proposal, error in failures]
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, Fault]]) -> list[Proposal | None]:
+        """Send each failed candidate with its fault to the model and request a corrected file."""
+        texts = [self._repair(archive, proposal, fault) for proposal, fault in failures]
         self._repairs += 1
         labels = [f"{p.name} repair {self._repairs}" for p, _ in failures]
         # equal prompts of several candidates or repairs must get different replies
@@ -122,18 +123,17 @@ class LLMProposer:
         self._sources.update({p.name: p.source for p in repaired if p is not None and p.source})
         return repaired
 
-    def _repair(self, archive: Archive, proposal: Proposal, error: str) -> str:
+    def _repair(self, archive: Archive, proposal: Proposal, fault: Fault) -> str:
         """Return the prompt for a failed candidate; empty if it would be too long, or is not the model's."""
         if proposal.term:
             return ""
         if not proposal.source:
             round = int(proposal.name[1 : proposal.name.index("_")])
-            return self._prompts.missing(archive, round, error, proposal.reply)
-        if error.startswith(SAME_AS):
-            twin = error[len(SAME_AS) :].partition(":")[0]
+            return self._prompts.missing(archive, round, str(fault), proposal.reply)
+        if fault.kind == "duplicate":
             others = {name: source for name, source in self._sources.items() if name != proposal.name}
-            return self._prompts.duplicate(archive, others, twin, proposal.source)
-        return self._prompts.repair(error, proposal.source)
+            return self._prompts.duplicate(archive, others, fault.twin, proposal.source)
+        return self._prompts.repair(fault, proposal.source)
 
     @property
     def spent(self) -> Spent:
@@ -182,11 +182,12 @@ class LLMProposer:
         except Exception as error:  # a reply that this package does not expect: it would come again with --resume
             run_log.note(f"the reply for {name} cannot be read\n{traceback.format_exc()}")
             begin = one_line(reply.text, EXCERPT) or "(nothing)"
-            return Proposal(name, "", parents, origin, f"cannot be read: {fault_line(error)}", reply=begin)
+            fault = Fault(f"cannot be read: {fault_line(error)}", kind="no code")
+            return Proposal(name, "", parents, origin, fault, reply=begin)
         if source:
             return Proposal(name, source, parents, origin, left_out=left_out)
         error, note, begin = _without_code(reply, left_out, self._types or ())
-        return Proposal(name, "", parents, origin, error, left_out, note, begin)
+        return Proposal(name, "", parents, origin, Fault(error, kind="no code"), left_out, note, begin)
 
     def _source(self, reply: Reply) -> tuple[str, tuple[str, ...]]:
         """Return the candidate in a reply, empty if there is none, and the functions that were left out."""

@@ -251,7 +251,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Arc
         vs_human_ci_high=versus.high,
         stopped_at=attempt.stopped_at,
         episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
-        errors=(without_folders(attempt.error),) if attempt.error else (),
+        faults=() if attempt.fault is None else (attempt.fault.without_folders(),),
     )
 
 

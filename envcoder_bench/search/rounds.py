@@ -17,7 +17,6 @@ from envcoder_bench.search.archive import (
     FAILED_AT_LOAD,
     NO_CODE,
     OK,
-    SAME_AS,
     Archive,
     Attempt,
     Proposal,
@@ -25,6 +24,7 @@ from envcoder_bench.search.archive import (
     noted,
 )
 from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import UNTRAINED
 
 
@@ -42,37 +42,40 @@ class Checker:
         self._planner = MemoryPlanner(self._spec)
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 
-    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
-        """Write candidates to their files; return the errors of those that cannot be trained, by name."""
+    def faults(self, proposals: Sequence[Proposal]) -> dict[str, Fault]:
+        """Write candidates to their files; return the faults of those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
         twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
-        errors = {name: f"{SAME_AS}{twin}: write another" for name, twin in twins.items() if name != twin}
+        faults = {
+            name: Fault(f"is the same as {twin}", kind="duplicate", remedy="write another", twin=twin)
+            for name, twin in twins.items()
+            if name != twin
+        }
         new = [
             CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
             for p in proposals
-            if p.name not in errors
+            if p.name not in faults
         ]
         if new:
             with muted():  # warnings are shown when the candidate is trained
                 groups, failed = prepare(replace(self._spec, sources=tuple(new)))
-            errors.update({name: str(error) for name, error in failed.items()})
-            errors.update(self._too_large(groups))
+            faults.update(failed)
+            faults.update(self._too_large(groups))
             for source in new:
-                if source.name in errors:  # others may be repaired to this source
+                if source.name in faults:  # others may be repaired to this source
                     del self._known[source.source.strip()]
-            failed.clear()  # frames of their tracebacks keep memory allocated
             release(self._spec.config.device)
-        return {name: without_folders(error) for name, error in errors.items()}
+        return {name: fault.without_folders() for name, fault in faults.items()}
 
-    def _too_large(self, groups: Sequence[Group]) -> dict[str, str]:
-        """Return errors of candidates that do not fit into memory alone, which would end the round for all."""
-        errors = {}
+    def _too_large(self, groups: Sequence[Group]) -> dict[str, Fault]:
+        """Return faults of candidates that do not fit into memory alone, which would end the round for all."""
+        faults = {}
         for group in groups:
             try:
                 self._planner.plan([group])
             except UserError as error:
-                errors[group.name] = str(error)
-        return errors
+                faults[group.name] = Fault(str(error))
+        return faults
 
 
 def check_and_repair(
@@ -84,26 +87,26 @@ def check_and_repair(
     """
     # what fails a check, and replies without code
     latest = {p.name: p for p in proposals}
-    errors = checker.errors([p for p in proposals if p.source])
-    errors.update({p.name: p.error for p in proposals if not p.source and p.reply})
-    first = dict(errors)
+    faults = checker.faults([p for p in proposals if p.source])
+    faults.update({p.name: _no_code(p) for p in proposals if not p.source and p.reply})
+    first = dict(faults)
     for _ in range(repairs):
-        failures = [(latest[name], error) for name, error in errors.items()]
+        failures = [(latest[name], fault) for name, fault in faults.items()]
         answers = [p for p in proposer.repair(archive, failures) if p is not None] if failures else []
         for p in answers:
             if not p.source:
-                latest[p.name] = replace(latest[p.name], note=f"its repair failed: {noted(p.error, p.note)}")
+                latest[p.name] = replace(latest[p.name], note=f"its repair failed: {noted(p.fault, p.note)}")
         repaired = {p.name: p for p in answers if p.source}
         if not repaired:
             break
         latest.update(repaired)
-        # a repaired one is checked again; one without a repair keeps its error
-        again = checker.errors(list(repaired.values()))
-        errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
+        # repaired candidates are checked again; those without a repair keep their fault
+        again = checker.faults(list(repaired.values()))
+        faults = {name: again.get(name, faults[name]) for name in faults if name in again or name not in repaired}
     # what is trained, and what is not
-    ready = [p for p in latest.values() if p.source and p.name not in errors]
-    failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.source and p.name in errors]
-    failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]
+    ready = [p for p in latest.values() if p.source and p.name not in faults]
+    failed = [(p, FAILED_AT_LOAD, faults[p.name]) for p in latest.values() if p.source and p.name in faults]
+    failed += [(p, NO_CODE, _no_code(p).without_folders()) for p in latest.values() if not p.source]
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
 
@@ -122,7 +125,7 @@ def record_round(
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
     new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
-    new += [_attempt(round.number, p, status, error) for p, status, error in round.failed]
+    new += [_attempt(round.number, p, status, fault) for p, status, fault in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
     untrained = archive.untrained
     if UNTRAINED in rows:
@@ -137,10 +140,10 @@ def record_round(
     )
 
 
-def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
+def _attempt(number: int, proposal: Proposal, status: str = OK, fault: Fault | None = None) -> Attempt:
     same = ("name", "source", "parents", "origin", "left_out", "term", "factor")
     note = without_folders(proposal.note)
-    return Attempt(**{key: getattr(proposal, key) for key in same}, round=number, status=status, error=error, note=note)
+    return Attempt(**{key: getattr(proposal, key) for key in same}, round=number, status=status, fault=fault, note=note)
 
 
 def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
@@ -148,7 +151,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     lost = [row for row in rows if not row.measured]
     if lost:
         status = FAILED_AT_LOAD if all(row.status == FAILED_AT_LOAD for row in rows) else FAILED
-        return replace(attempt, status=status, fitness=None, error=_error(lost[0]))
+        return replace(attempt, status=status, fitness=None, fault=_fault(lost[0]))
     stopped_at = max((row.stopped_at for row in rows), default=0)
     if stopped_at and attempt.by_seed:
         return attempt  # the best so far: its results of whole trainings stay valid
@@ -159,9 +162,9 @@ def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:
     """Return the baseline with the rows of one run; results of other seeds and rounds stay valid if a seed failed."""
     measured = [row for row in rows if row.measured]
     if measured:
-        return _with(replace(baseline, status=OK, error=""), measured)
+        return _with(replace(baseline, status=OK, fault=None), measured)
     if rows and baseline.fitness is None:
-        return replace(baseline, status=FAILED, error=_error(rows[0]))
+        return replace(baseline, status=FAILED, fault=_fault(rows[0]))
     return baseline
 
 
@@ -173,5 +176,9 @@ def _with(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     return attempt.measured_again({row.seed: row.fitness for row in rows})
 
 
-def _error(row: Result) -> str:
-    return without_folders(row.error) or "it has no fitness"
+def _fault(row: Result) -> Fault:
+    return Fault("it has no fitness") if row.fault is None else row.fault.without_folders()
+
+
+def _no_code(proposal: Proposal) -> Fault:
+    return proposal.fault or Fault("", kind="no code")

@@ -60,11 +60,11 @@ def candidates(round: Round) -> str:
         text = text[len(prefix) :] if text.startswith(prefix) else text
         lines.append(_row(proposal.name, status, text))
         if proposal.name in round.repaired:
-            lines.append(_row("", "", f"was: {_short(round.repaired[proposal.name])}"))
+            lines.append(_row("", "", f"was: {_short(str(round.repaired[proposal.name]))}"))
         if proposal.left_out:
             lines.append(_row("", "", f"without {join_words(proposal.left_out)}: not in --shaper_types"))
-    for proposal, status, error in round.failed:
-        text, _, code = explain(error, proposal.source).partition("\n")
+    for proposal, status, fault in round.failed:
+        text, _, code = explain(fault, proposal.source).partition("\n")
         note = without_folders(proposal.note)
         lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(noted(text, note))))
         lines += [_row("", "", f"> {code.strip()}")] if code else []
@@ -164,7 +164,9 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     rows = {row.candidate: row for row in ranked}
     best, human = rows.get(name), rows.get(HUMAN)
     if best is None or best.rank is None:
-        reason = without_folders(best.error) if best else "it is not in it"
+        reason = "it is not in it"
+        if best is not None:
+            reason = str(best.fault.without_folders()) if best.fault else "it failed"
         return f"{name} has no fitness in the final evaluation: {reason}"
     if human is None or human.rank is None or math.isnan(best.vs_human):
         return f"{name}: fitness {number(best.fitness)}; the human baseline has none to compare it with"

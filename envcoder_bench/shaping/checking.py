@@ -16,7 +16,14 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import kept, outputs
-from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import (
+    MAX_ACTION_DIM,
+    CandidateError,
+    CandidateFunction,
+    CandidateWarning,
+    Fault,
+    Shaping,
+)
 from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
@@ -90,8 +97,12 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
     # all faults of a file in one message
     if faults:
         first, *others = faults
-        more = "".join(f"; also {error}" for error in others if error.file == shaping.file)
-        raise replace(first, message=first.message + more) if more else first
+        more = "".join(f"; also {error}" for error in others if error.fault.file == shaping.file)
+        raise (
+            CandidateError.of(replace(first.fault, message=first.fault.explanation + more, remedy=""))
+            if more
+            else first
+        )
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
     shaping = shaping.with_functions({stage: trial.judged(call) for stage, call in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
@@ -231,8 +242,8 @@ class TrialState:
         try:
             self._run(function, lambda value: None, CPU)
         except CandidateError as error:
-            bad_index = "out of bounds" in error.message or "IndexError" in error.message
-            if bad_index or isinstance(error.__cause__, Mutation):
+            bad_index = "out of bounds" in error.fault.message or "IndexError" in error.fault.message
+            if bad_index or error.fault.kind == "changed input":
                 raise
 
 
@@ -284,12 +295,9 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
         except CandidateError:
             continue
         if width == MAX_ACTION_DIM:
-            warnings.warn(
-                f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
-                f"{width}: set ACTION_DIM = {task.num_dofs} or what it uses",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            message = f"{function.type} takes actions of any width, so it trains with {width}"
+            remedy = f"set ACTION_DIM = {task.num_dofs} or what it uses"
+            warnings.warn(CandidateWarning(Fault(message, function.file, function.line, remedy=remedy)), stacklevel=3)
         return width
     return _explain_no_width(function, trial, task)
 
@@ -301,12 +309,12 @@ def _try_width(function: CandidateFunction, width: int, trial: TrialState, task:
 
 def _explain_no_width(function: CandidateFunction, trial: TrialState, task: AnyTask) -> int:
     """Raise the error for an action with one number per joint, the most likely width."""
-    cause: CandidateError | None = None
+    cause: Fault | None = None
     try:
         _try_width(function, task.num_dofs, trial, task)
     except CandidateError as error:
-        cause = error
-    reason = f"with actions of width {task.num_dofs} it {cause.message}" if cause else "set ACTION_DIM"
+        cause = error.fault
+    reason = f"with actions of width {task.num_dofs} it {cause.explanation}" if cause else "set ACTION_DIM"
     raise CandidateError(
         f"works with no action width from {MAX_ACTION_DIM} to 1: {reason}",
         function.file,

@@ -1,13 +1,15 @@
-"""Data classes of loaded candidates, their functions and the shaping of a group, and the error of a candidate."""
+"""Data classes of loaded candidates, their functions and the shaping of a group, and the faults of candidates."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.core.words import without_folders
 from envcoder_bench.shaping.kinds import ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, STAGES, near_type, of_stage
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -16,39 +18,135 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
 MAX_ACTION_DIM = 100
 
 
-@dataclass(eq=False)  # compared by identity, so that it is hashable
-class CandidateError(Exception):
-    """An error of a candidate as the results show it: the place in the user's file, and the remedy.
+FaultKind = Literal[
+    "invalid",  # the file, or a function in it, is not what a candidate must be; also all that is not below
+    "raised",
+    "returned",  # a value that the contract of its function does not allow
+    "changed input",
+    "not finite",
+    "nothing asked",  # the file defines no function of the asked types
+    "crashed",  # the process that worked on it
+    "duplicate",  # of another candidate of a search
+    "no code",  # a language model wrote no candidate
+]
 
-    ``str()`` gives ``FILE:LINE: in FUNCTION: MESSAGE``, without the parts that are unknown.
+
+_TEXTS = ("message", "file", "function", "remedy", "twin")
+_PLACED = ("message", "file", "line", "function")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a candidate, where, and what to do about it.
+
+    ``str()`` gives ``FILE:LINE: in FUNCTION: MESSAGE; REMEDY``, without the parts that are unknown. Nothing reads this
+    text: files keep ``data``, and ``read_fault`` reads it.
+
+    Attributes:
+        message: one line, which may quote the candidate.
+        file, line, function: the place in the user's file; empty or None if it is not known.
+        remedy: what to change; empty if the message says it.
+        twin: the candidate that a duplicate equals.
     """
 
     message: str
     file: str = ""
     line: int | None = None
     function: str = ""
+    kind: FaultKind = "invalid"
+    remedy: str = ""
+    twin: str = ""
 
     def __post_init__(self) -> None:
-        self.message = one_line(self.message)  # it may quote the candidate
-        super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
+        for name in ("message", "remedy"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
+
+    @property
+    def place(self) -> str:
+        """``FILE:LINE``, or ``FILE``; empty if the file is not known."""
+        return one_line(f"{self.file}:{self.line}" if self.file and self.line else self.file)
+
+    @property
+    def explanation(self) -> str:
+        """``MESSAGE; REMEDY``."""
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+    @property
+    def text(self) -> str:
+        """The fault without its place: ``in FUNCTION: MESSAGE; REMEDY``."""
+        return f"in {one_line(self.function)}: {self.explanation}" if self.function else self.explanation
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Plain data for a file; values that are the defaults are left out."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    def without_folders(self) -> Fault:
+        """Return the fault with file names instead of paths, which differ between machines."""
+        names = {name: without_folders(getattr(self, name)) for name in ("message", "remedy")}
+        return replace(self, file=re.split(r"[/\\]", self.file)[-1], **names)
 
     def __str__(self) -> str:
-        location = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
-        where = f"in {self.function}: " if self.function else ""
-        return f"{location}{where}{self.message}"
+        return f"{self.place}: {self.text}" if self.place else self.text
 
 
-_SKIP = "defines none of the asked "
+def read_fault(value: Any) -> Fault | None:
+    """Return the fault that a file holds: ``Fault.data``, or what earlier versions wrote; None for an empty value.
+
+    Earlier versions wrote texts, which are messages as they are, and tuples of message, file, line and function. Keys
+    and kinds of a later version are left out.
+
+    Raises ValueError if the value is none of these.
+    """
+    if not value or isinstance(value, Fault):
+        return value or None
+    if isinstance(value, str):
+        return Fault(value)
+    values: Any = dict(zip(_PLACED, value)) if isinstance(value, (tuple, list)) else value
+    if not isinstance(values, Mapping) or not isinstance(values.get("message"), str):
+        raise ValueError("a fault must be a text, or a mapping with a message")
+    line, kind = values.get("line"), values.get("kind")
+    texts = {name: text for name in _TEXTS if isinstance(text := values.get(name), str)}
+    known_kind: Any = kind if kind in get_args(FaultKind) else "invalid"
+    return Fault(**texts, line=line if type(line) is int else None, kind=known_kind)
+
+
+class CandidateError(Exception):
+    """A fault that stops a candidate. Arguments as of Fault."""
+
+    def __init__(
+        self,
+        message: str,
+        file: str = "",
+        line: int | None = None,
+        function: str = "",
+        kind: FaultKind = "invalid",
+        remedy: str = "",
+    ) -> None:
+        self.fault = Fault(message, file, line, function, kind, remedy)
+        super().__init__(message, file, line, function, kind, remedy)  # so that it pickles
+
+    @classmethod
+    def of(cls, fault: Fault) -> CandidateError:
+        return cls(fault.message, fault.file, fault.line, fault.function, fault.kind, fault.remedy)
+
+    def __str__(self) -> str:
+        return str(self.fault)
+
+
+class CandidateWarning(RuntimeWarning):
+    """A remark on a candidate that does not stop it."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)  # so that it pickles
+        self.fault = fault
 
 
 def skip_error(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
     """Return the error of a candidate that a run skips: it defines no function of the ``asked`` types."""
-    return CandidateError(f"{_SKIP}{', '.join(asked)}; it defines {', '.join(defined)}", file)
-
-
-def is_skip(error: CandidateError) -> bool:
-    """Return whether ``skip_error`` made an error, perhaps in another process."""
-    return error.message.startswith(_SKIP)
+    message = f"defines none of the asked {', '.join(asked)}; it defines {', '.join(defined)}"
+    return CandidateError(message, file, kind="nothing asked")
 
 
 @dataclass(frozen=True)

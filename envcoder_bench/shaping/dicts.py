@@ -132,7 +132,8 @@ def with_dicts(candidate: Candidate, complete: Complete, seed: int) -> Candidate
     except CandidateError as error:
         section, key = (str(getattr(error.__cause__, name, "")) for name in ("section", "key"))
         lines = dicts.lines.get(section, {})
-        raise CandidateError(error.message, file, lines.get(key, lines.get("", first)), error.function) from error
+        line = lines.get(key, lines.get("", first))
+        raise CandidateError.of(replace(error.fault, file=file, line=line)) from error
     functions = {name: replace(function, line=first) for name, function in added.functions.items()}
     functions.update(candidate.functions)
     sections = sections_of(added.definitions)

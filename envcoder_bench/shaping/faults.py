@@ -6,7 +6,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
 from types import CodeType, FrameType
@@ -17,7 +17,7 @@ from envcoder_bench import torch_utils
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.run_log import note
-from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Fault
 
 FAULTS = (Exception, SystemExit)  # exceptions of candidates; others that they raise become ``Exit``
 MAX_MESSAGE = 1000  # characters of an exception's message
@@ -74,7 +74,8 @@ def of_candidate(file: str) -> Iterator[None]:
         if by_user(error, file):
             raise
         note(f"{file}: a fault of a file, or of this package in reading it\n{traceback.format_exc()}")
-        raise CandidateError(f"cannot be used: it raises {one_line(error)}", file, line_in(error, file)) from error
+        message = f"cannot be used: it raises {one_line(error)}"
+        raise CandidateError(message, file, line_in(error, file), kind="raised") from error
 
 
 def _text(error: BaseException) -> str:
@@ -130,23 +131,31 @@ def from_exception(
 
     ``keys`` are those of the state; ``returned_at`` is the line of the return statement that ran, where it is known.
     """
-    when, hint = at_step(step), _name_hint(error, function, keys) or _device_hint(error)
+    when, name = at_step(step), _undefined_name(error)
+    keys, parameters = [*keys], [] if function is None else [parameter.name for parameter in function.parameters]
+    remedy = _name_remedy(name, function, keys) if name else ""
+    near = near_matches(name, dict.fromkeys([*parameters, *keys])) if name and not remedy else ""
+    remedy = remedy or _device_remedy(error)
     if function is None:
-        message = f"raised {one_line(error)} while the file was loaded{hint}"
-        return CandidateError(message, file, line_in(error, file))
-    if isinstance(error, (BadReturn, Mutation)):
-        line = returned_at or return_line(function) if isinstance(error, BadReturn) else function.line
-        return CandidateError(f"{error}{when}", function.file, line, function.type)
-    hint = hint or _hint(error, function)
+        message = f"raised {one_line(error)} while the file was loaded{near}"
+        return CandidateError(message, file, line_in(error, file), kind="raised", remedy=remedy)
+    if isinstance(error, BadReturn):
+        place = function.file, returned_at or return_line(function), function.type
+        return CandidateError(f"{error}{when}", *place, "returned")
+    if isinstance(error, Mutation):
+        return CandidateError(f"{error}{when}", function.file, function.line, function.type, "changed input")
+    if not near:
+        remedy = remedy or _numpy_remedy(error) or _argument_remedy(error, function)
     line = line_in(error, function.file) or function.line
-    return CandidateError(f"raised {one_line(error)}{when}{hint}", function.file, line, function.type)
+    message = f"raised {one_line(error)}{when}{near}"
+    return CandidateError(message, function.file, line, function.type, "raised", remedy)
 
 
-def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
+def of_patch(error: BaseException, file: str, step: int | None = None) -> Fault:
     """Return the fault of a function of a file that the task calls, such as a reward term."""
     cause = error.__cause__ or error
     line = line_in(cause, file) or getattr(error, "line", None)
-    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line)
+    return Fault(f"{error}{at_step(step)}", file, line, kind="raised", remedy=_device_remedy(cause))
 
 
 def return_line(function: CandidateFunction) -> int:
@@ -189,38 +198,45 @@ def _return_lines(code: CodeType | None) -> list[int]:
     return sorted({line for step in steps if step.positions is not None and (line := step.positions.lineno)})
 
 
-def _name_hint(error: BaseException, function: CandidateFunction | None, keys: Iterable[str]) -> str:
-    """Return what to do about a name that is not defined."""
+def _undefined_name(error: BaseException) -> str:
+    """Return the name that is not defined, if that is the error; else an empty string."""
     script = _UNDEFINED.search(_text(error))
     name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
-    if not name or not isinstance(name, str):
-        return ""
-    state_keys = [*keys]
-    parameters = [] if function is None else [parameter.name for parameter in function.parameters]
+    return name if isinstance(name, str) else ""
+
+
+def _name_remedy(name: str, function: CandidateFunction | None, keys: Collection[str]) -> str:
+    """Return what to do about a name that is not defined."""
     if name in ("self", "cls"):
-        return "; candidates are functions, not methods: take what self would have from the state, by parameters"
-    if name in ("state_dict", "state", "action", "actions", *state_keys):
-        return f"; make it a parameter: {'def f' if function is None else function.type}(..., {name})"
+        return "candidates are functions, not methods: take what self would have from the state, by parameters"
+    if name in ("state_dict", "state", "action", "actions", *keys):
+        return f"make it a parameter: {'def f' if function is None else function.type}(..., {name})"
     if name == "F":
-        return "; add import torch.nn.functional as F"
-    if hasattr(torch_utils, name):
-        return f"; add from isaacgym.torch_utils import {name}"
-    return near_matches(name, dict.fromkeys([*parameters, *state_keys]))
+        return "add import torch.nn.functional as F"
+    return f"add from isaacgym.torch_utils import {name}" if hasattr(torch_utils, name) else ""
 
 
-def _device_hint(error: BaseException) -> str:
+def _device_remedy(error: BaseException) -> str:
     """Return what to do about a tensor on a device that is not the run's."""
-    return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
+    return "make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
 
 
-def _hint(error: BaseException, function: CandidateFunction) -> str:
+def _numpy_remedy(error: BaseException) -> str:
+    """Return what to do about a function of NumPy that was called with a tensor."""
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    in_numpy = any(name.partition(".")[0] == "numpy" for name in modules)
+    is_about = isinstance(error, TypeError) and "numpy" in _text(error)
+    return "use torch's functions for tensors, as torch.sum(x, dim=1)" if in_numpy or is_about else ""
+
+
+def _argument_remedy(error: BaseException, function: CandidateFunction) -> str:
     """Return what to change if a function without named parameters did not find its arguments."""
     kinds = {parameter.kind for parameter in function.parameters}
     unnamed = kinds and kinds <= {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
     if not unnamed or not isinstance(error, (TypeError, IndexError)):
         return ""
     return (
-        "; *args is empty and **kwargs has every key of the state: name the parameters, and decorate a function that"
+        "*args is empty and **kwargs has every key of the state: name the parameters, and decorate a function that"
         " wraps another with functools.wraps"
     )
 

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.loading import GIVEN
 
 
 def source_of(functions: Sequence[Callable[..., Any]]) -> str:
     """Return the text of a file with the functions, after the imports, constants and functions that they use.
+
+    One function alone may have any name that does not begin with ``compute_``: it is the reward.
 
     Raises:
         ValueError: the text of a function is unknown, or it uses a value that cannot be written as text.
@@ -45,7 +48,9 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
         if getattr(function, "__name__", "") not in texts:
             add(function, ())
     head = "".join(f"{line}\n" for line in lines.values())
-    return "\n\n".join(filter(None, [head, *texts.values()]))
+    is_reward = len(names) == 1 and not names[0].startswith("compute_")
+    last = f"{REWARD} = {names[0]}\n" if is_reward else ""
+    return "\n\n".join(filter(None, [head, *texts.values(), last]))
 
 
 def _text(function: Any) -> str:

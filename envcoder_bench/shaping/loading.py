@@ -10,6 +10,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -23,7 +24,14 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.run_log import printer
-from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction, with_patches
+from envcoder_bench.shaping.contract import (
+    MAX_ACTION_DIM,
+    Candidate,
+    CandidateError,
+    CandidateFunction,
+    CandidateWarning,
+    with_patches,
+)
 from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
@@ -38,6 +46,8 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
+# whose objects a candidate does not get
+FRAMEWORKS = ("gym", "gymnasium", "isaaclab", "isaaclab_tasks", "legged_gym", "mjlab", "omni", "rsl_rl")
 MOST_SHOWN = 200  # characters of a line with a syntax error
 Complete = Callable[[Mapping[str, Any], str], tuple[Functions, Patches]]
 
@@ -82,7 +92,7 @@ def load_candidate(
     tree = parse(source, file)
     fault = misleading(source)
     if fault is not None:
-        warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
+        warnings.warn(CandidateWarning(replace(fault, file=file)), stacklevel=2)
     # execute the module
     module = _execute(name, source, file, seed, namespace)
     scan = Scan(tree, helper_names(), sys.modules)
@@ -148,7 +158,7 @@ def parse(source: str, file: str) -> ast.Module:
     """
     fault = unreadable(source)
     if fault is not None:
-        raise CandidateError(fault.message, file, fault.line)
+        raise CandidateError.of(replace(fault, file=file))
     try:
         return parse_tree(source)
     except SyntaxError as error:
@@ -178,11 +188,19 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     except BaseException as error:
         if by_user(error, file):
             raise
-        fault = from_exception(error, None, file)
+        fault = from_exception(error, None, file).fault
         if isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
-            fault.message += "; a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
-        raise CandidateError(fault.message, fault.file, fault.line) from error
+            fault = replace(fault, remedy=_missing(error.name or ""))
+        raise CandidateError.of(fault) from error
     return vars(module)
+
+
+def _missing(module: str) -> str:
+    """Return what to do about a module that cannot be imported."""
+    framework = module.partition(".")[0]
+    if framework in FRAMEWORKS:
+        return f"read the keys of the state instead of {framework} (docs/coming_from.md)"
+    return "a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
 
 
 def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:

@@ -14,7 +14,8 @@ from envcoder_bench.shaping.faults import FAULTS, Exit, by_user
 
 _ROTATED = "quat_rotate_inverse(root_states[:, 3:7], {}), from isaacgym.torch_utils import quat_rotate_inverse"
 _NO_LAST = "the state has no actions of the step before: dof_vel or torques can be penalized instead"
-# names of IsaacGymEnvs and legged_gym that are not keys, and how to compute them
+_NO_OBJECT = "the keys that it reads, as parameters (docs/coming_from.md)"
+# names of other frameworks that are not keys, and how to compute them
 _COMPUTED = {
     "base_lin_vel": _ROTATED.format("root_states[:, 7:10]"),
     "base_ang_vel": _ROTATED.format("root_states[:, 10:13]"),
@@ -22,6 +23,7 @@ _COMPUTED = {
     "base_quat": "root_states[:, 3:7]",
     "base_pos": "root_states[:, 0:3]",
     **{name: _NO_LAST for name in ("prev_actions", "last_actions", "previous_actions")},
+    **{name: _NO_OBJECT for name in ("self", "env", "envs", "task", "obs", "observation", "observations", "info")},
     "obs_buf": "it is the result of compute_observation: use the keys that it is computed from",
 }
 # terms of a reward and their scales; the state has the keys <name>_<term>
@@ -34,7 +36,7 @@ def instead(key: str, keys: Collection[str]) -> str:
     if remedy is not None and ("root_states" in keys or "root_states" not in remedy):
         needs_gravity = "gravity_vec" in remedy and "gravity_vec" not in keys
         return f"; instead: {remedy}" if not needs_gravity else f"; instead: {remedy}, gravity_vec is (0, 0, -1)"
-    return near_matches(key, keys) or "; eval-shapers --task TASK --describe lists the keys"
+    return near_matches(key, keys) or "; eval-shapers with --describe lists the keys"
 
 
 def entries_of(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.shaping.scan import MAX_CHARACTERS, bound_names, parse, top_level
 
@@ -29,31 +30,25 @@ _MISLEADING = re.compile(
 )  # fmt: skip
 
 
-class TextFault(NamedTuple):
-    """A fault of a text, and its line."""
-
-    message: str
-    line: int | None
-
-
-def unreadable(source: str) -> TextFault | None:
+def unreadable(source: str) -> Fault | None:
     """Return why a text is not a valid candidate file, or None. Takes time linear in its length."""
     if 4 * len(source) > MAX_BYTES and len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return TextFault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions", None)
+        return Fault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions")
     for number, line in enumerate(source.split("\n", 2)[:2], start=1):
         declared = _DECLARED.search(line.partition("#")[2])
         if declared is not None and not _may_declare(declared.group(1), source):
             name = declared.group(1)[:40]
-            return TextFault(f"declares the encoding {name}: save the file as UTF-8 and remove the declaration", number)
+            message = f"declares the encoding {name}: save the file as UTF-8 and remove the declaration"
+            return Fault(message, line=number)
     try:
         source.encode("utf-8")
     except UnicodeEncodeError as error:  # a lone surrogate
         line = source.count("\n", 0, error.start) + 1
-        return TextFault("is not UTF-8 text from here on: save the file as UTF-8", line)
+        return Fault("is not UTF-8 text from here on: save the file as UTF-8", line=line)
     return None
 
 
-def misleading(source: str) -> TextFault | None:
+def misleading(source: str) -> Fault | None:
     """Return a fault for the first character that makes editors show another text than the one that runs, or None."""
     match = _MISLEADING.search(source)
     if match is None:
@@ -61,7 +56,7 @@ def misleading(source: str) -> TextFault | None:
     character = match.group()
     name = unicodedata.name(character, "a control character")
     message = f"has the character U+{ord(character):04X} ({name}), which hides what the code does: remove it"
-    return TextFault(message, source.count("\n", 0, match.start()) + 1)
+    return Fault(message, line=source.count("\n", 0, match.start()) + 1)
 
 
 def _may_declare(name: str, source: str) -> bool:

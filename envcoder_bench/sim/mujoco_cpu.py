@@ -18,11 +18,10 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, RobotModel
-from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
+from mujoco_batches.physics.rotations import cross, quat_multiply, rotate
 
-# MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
-_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
 
 Rows = slice | np.ndarray  # of environments
@@ -37,7 +36,6 @@ class MujocoCpu(MujocoTensors):
 
         # views of the batch's own memory, which its step reads and writes
         self._batch = make_batch(_for_batch(robot), num_envs, num_threads)
-        self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
         self._qvel = self._batch.bind("qvel")
@@ -106,9 +104,7 @@ class MujocoCpu(MujocoTensors):
         bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
-        if self._full.max() > 1:
-            self._overflows += (self._full > 1).any(axis=1) & ~bad
-            self._full[...] = 1
+        self._overflows += take_overflows(self._batch) & ~bad
 
         # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
@@ -233,36 +229,14 @@ def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np
 
 
 def _for_batch(robot: RobotModel) -> mujoco.MjModel:
-    """Return the model with the settings of MuJoCo's own solver. MuJoCo Warp has another solver.
+    """Return the model without the search for islands where it is one, a robot without objects.
 
-    MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, fixed in 4.0.1), and uses the
-    sparse one by default from 60 degrees of freedom on. A robot without objects is one island: the search for islands
-    takes 4 % of a step, and its result is bitwise the same without it.
+    The search takes 4 % of a step, and its result is bitwise the same without it.
     """
     model = copy.copy(robot.mj_model)
-    if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(model):
-        model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     if not robot.object_names:
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
     return model
-
-
-def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarray:
-    """Rotate ``(n, 3)`` vectors from the body to the world frame, or back, by ``(n, 4)`` quaternions wxyz.
-
-    v + 2 w (u x v) + 2 u x (u x v), divided by the squared norm, so that quaternions need not be normalized (zero does
-    not rotate, as in MuJoCo).
-    """
-    w, x, y, z = quat.T
-    a, b, c = vec.T
-    scale = 2.0 / np.maximum(w * w + x * x + y * y + z * z, 1e-30)
-    s = -w if inverse else w
-    ta, tb, tc = y * c - z * b, z * a - x * c, x * b - y * a  # u x v
-    out = np.empty_like(vec)
-    out[:, 0] = a + scale * (s * ta + (y * tc - z * tb))
-    out[:, 1] = b + scale * (s * tb + (z * ta - x * tc))
-    out[:, 2] = c + scale * (s * tc + (x * tb - y * ta))
-    return out
 
 
 class CpuSites:
@@ -299,7 +273,7 @@ class CpuSites:
             point = self._pos[rows, k]
             turn, shift = self._vel[rows, body, :3], self._vel[rows, body, 3:]
             states[rows, k, 0:3] = point
-            states[rows, k, 3:7] = _multiply(self._quat[rows, body], quat)
+            states[rows, k, 3:7] = quat_multiply(self._quat[rows, body], quat[None])[:, [1, 2, 3, 0]]
             states[rows, k, 7:10] = shift + cross(turn, point - self._com[rows, root])
             states[rows, k, 10:13] = turn
         if self._sites.jacobian is not None:
@@ -315,26 +289,3 @@ class CpuSites:
             jacobian[rows, 3:6, dof] = turn
         entries = self._sites.inertia
         self.mass_matrix.numpy()[rows] = np.where(entries < 0, 0.0, self._inertia[rows][:, entries])
-
-
-def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cross products of ``(n, 3)`` vectors, one operation at a time, so that all batch sizes round equally."""
-    out = np.empty_like(a)
-    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        out[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
-    return out
-
-
-def _multiply(body: np.ndarray, local: np.ndarray) -> np.ndarray:
-    """Return quaternions xyzw of ``(n, 4)`` bodies' wxyz times one rotation ``(4,)`` wxyz in the body."""
-    w, x, y, z = body.T
-    a, b, c, d = local
-    return np.stack(
-        [
-            w * b + x * a + y * d - z * c,
-            w * c - x * d + y * a + z * b,
-            w * d + x * c - y * b + z * a,
-            w * a - x * b - y * c - z * d,
-        ],
-        axis=1,
-    )

@@ -16,16 +16,19 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS, Simulator
 from envcoder_bench.sim.ground import Ground
-from mujoco_batches.physics.models import add_height_field, buffer_sizes
+from mujoco_batches.physics.models import (
+    add_contact_sensor,
+    add_height_field,
+    buffer_sizes,
+    dofs_above,
+    mass_addresses,
+)
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
 MAX_QPOS = 1e4  # m, rad
 MAX_QVEL = 1e3  # m/s, rad/s
 
-_FORCE_ONLY = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
-_TORQUE_AND_POS = (1 << int(mujoco.mjtConDataField.mjCONDATA_TORQUE)) | (1 << int(mujoco.mjtConDataField.mjCONDATA_POS))
-_NET_FORCE = 3  # MJCF's reduce="netforce": one force per sensor, in the world frame
 _CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
 # MjModel's arrays hold plain integers, which are not equal to MuJoCo's enumerators
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
@@ -178,9 +181,9 @@ def load_robot(
         for body in spec.bodies[1:]:
             if not body.name:
                 raise ValueError("a body has no name; name every body")
-            _add_contact_sensor(spec, body.name, "force", _FORCE_ONLY)
+            add_contact_sensor(spec, body.name, ("FORCE",))
         for name in sensor_names:
-            _add_contact_sensor(spec, name, "torque", _TORQUE_AND_POS)
+            add_contact_sensor(spec, name, ("TORQUE", "POS"))
         return _describe(spec.compile(), sensor_names, substeps, stiffness, damping)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -205,17 +208,6 @@ def set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
 def _greatest(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """Return the greatest absolute value within each range, infinity where there is none."""
     return np.where(limited.astype(bool), np.abs(ranges).max(axis=1, initial=0.0), np.inf)
-
-
-def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:
-    """Add a sensor for ``fields`` of a body's net contact force."""
-    spec.add_sensor(
-        name=f"contact_{what}_{body}",
-        type=_CONTACT,
-        objtype=mujoco.mjtObj.mjOBJ_BODY,
-        objname=body,
-        intprm=[fields, _NET_FORCE, 1],
-    )
 
 
 def _describe(
@@ -321,24 +313,11 @@ def find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteMod
         if wanted not in names:
             raise ValueError(f"the text 'jacobian' names the site '{wanted}'; there are {', '.join(names) or 'none'}")
         jacobian = names.index(wanted)
-    # the joints between the site's body and the world move it
-    moves = np.zeros(num_dofs, dtype=bool)
-    inertia = np.full((num_dofs, num_dofs), -1, dtype=np.int64)
+    moves, inertia = np.zeros(num_dofs, dtype=bool), np.full((num_dofs, num_dofs), -1)
     if jacobian is not None:
-        body = int(model.site_bodyid[jacobian])
-        while body:
-            first = int(model.body_dofadr[body]) - first_qvel
-            for dof in range(first, first + int(model.body_dofnum[body])):
-                if 0 <= dof < num_dofs:  # not the six of a free joint
-                    moves[dof] = True
-            body = int(model.body_parentid[body])
-        # where each number of the mass matrix is in MuJoCo's sparse one, which has its lower triangle
-        for row in range(num_dofs):
-            start = int(model.M_rowadr[first_qvel + row])
-            for entry in range(start, start + int(model.M_rownnz[first_qvel + row])):
-                column = int(model.M_colind[entry]) - first_qvel
-                if column >= 0:
-                    inertia[row, column] = inertia[column, row] = entry
+        columns = first_qvel + np.arange(num_dofs)
+        moves = np.isin(columns, dofs_above(model, int(model.site_bodyid[jacobian])))
+        inertia = mass_addresses(model, columns)
     return SiteModel(
         names=names,
         bodies=model.site_bodyid.astype(np.int64),

@@ -13,6 +13,7 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import number, shorten, wrap
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place
+from envcoder_bench.results.ranking import entrants
 from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import Candidates, described, read_candidates, with_candidates
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -21,7 +22,7 @@ from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.combination import NotDivisible, find_combination
-from envcoder_bench.shaping.contract import CandidateError, Shaping, is_skip
+from envcoder_bench.shaping.contract import CandidateError, CandidateWarning, Fault, Shaping
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
@@ -44,8 +45,8 @@ class CandidateCheck:
         defines: its functions that a run would use.
         unused: its functions that ``--shaper_types`` leaves out.
         obs_dim, action_dim: widths of the observation and the action; the baseline's for missing functions.
-        not_compiled: ``FILE:LINE: in FUNCTION: REASON`` for each function that is not compiled.
-        notes: further remarks, ``FILE:LINE: TEXT``.
+        not_compiled: why, for each function that is not compiled.
+        notes: further remarks.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
         form: how the components make up the reward, in words; empty if it is not known.
@@ -58,12 +59,17 @@ class CandidateCheck:
     unused: tuple[str, ...] = ()
     obs_dim: int = 0
     action_dim: int = 0
-    not_compiled: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    not_compiled: list[Fault] = field(default_factory=list)
+    notes: list[Fault] = field(default_factory=list)
     reward: Spread | None = None
     components: dict[str, Spread] = field(default_factory=dict)
     form: str = ""
-    error: str = ""
+    fault: Fault | None = None
+
+    @property
+    def error(self) -> str:
+        """Why it failed or is skipped; empty if neither."""
+        return "" if self.fault is None else str(self.fault)
 
     @property
     def defines_reward(self) -> bool:
@@ -149,8 +155,8 @@ def _check_all(
             with of_candidate(source.file):
                 shapings[source.name] = _checked(spec, context, judge, source, row)
         except CandidateError as error:
-            row.status, row.error = (SKIPPED if is_skip(error) else FAILED), str(error)
-            error.__traceback__ = None  # its frames keep tensors alive
+            row.fault = error.fault
+            row.status = SKIPPED if row.fault.kind == "nothing asked" else FAILED
     return rows, shapings
 
 
@@ -169,10 +175,13 @@ def _checked(
     # how its reward is made up, and what is not compiled
     if row.defines_reward:
         row.form, remarks = _divided(spec, context, source, shaping) if shaping.components else ("", [])
-        row.notes += remarks if judge.obstacle else judge.lines(shaping)
-    refused = [one for one in context.tracer.untraced if one.function.file == source.file]
-    row.not_compiled = [str(one) for one in refused]
-    stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
+        row.notes += map(Fault, remarks if judge.obstacle else judge.lines(shaping))
+    row.not_compiled = [
+        Fault(each.reason, each.function.file, each.line, each.function.type)
+        for each in context.tracer.untraced
+        if each.function.file == source.file
+    ]
+    stateful = [each for each in shaping.functions.values() if each.type in taken and each.stateful_line is not None]
     row.notes += map(stateful_note, stateful)
     # because one call takes less time than compiling
     return replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
@@ -204,19 +213,20 @@ def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, Ca
     for g, name in enumerate(shapings):
         row = rows[name]
         if g in env.failures:
-            row.status, row.error = FAILED, str(env.failures[g])
+            row.status, row.fault = FAILED, env.failures[g]
         else:
             row.reward = spreads[g].pop(TOTAL)
             row.components = spreads[g]
 
 
 @contextmanager
-def _collected(texts: list[str]) -> Iterator[None]:
-    """Append the warnings in this block to ``texts`` instead of printing them."""
+def _collected(notes: list[Fault]) -> Iterator[None]:
+    """Append the warnings in this block to ``notes`` instead of printing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    texts += dict.fromkeys(str(one.message) for one in caught)
+    messages = [warning.message for warning in caught]
+    notes += dict.fromkeys(x.fault if isinstance(x, CandidateWarning) else Fault(str(x)) for x in messages)
 
 
 # the result as text
@@ -237,8 +247,8 @@ def render_check(result: CheckResult, width: int = 110) -> str:
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
     )
     sections += render_by_place("notes", [(row.name, row.notes) for row in rows], width)
-    failed = [(row.name, [row.error]) for row in rows if row.status == FAILED]
-    sections += render_by_place(f"failed ({len(failed)} of {len(rows)})", failed, width)
+    failed = [(row.name, [row.fault]) for row in rows if row.status == FAILED and row.fault is not None]
+    sections += render_by_place(f"failed ({len(failed)} of {entrants(row.name for row in rows)})", failed, width)
     skipped = [row.name for row in rows if row.status == SKIPPED]
     if skipped:
         text = f"skipped, because they define none of the functions asked for: {', '.join(skipped)}"

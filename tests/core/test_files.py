@@ -57,6 +57,17 @@ def test_failing_writer_keeps_the_old_file_and_removes_temporary_files(tmp_path,
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
 
 
+def test_errors_name_the_file_and_not_the_temporary_one(tmp_path, monkeypatch):
+    def refused(*args):
+        raise PermissionError(13, "Permission denied", *args)
+
+    for function in ("unlink", "replace"):
+        with monkeypatch.context() as patch, pytest.raises(PermissionError) as caught:
+            patch.setattr(os, function, refused)
+            write_atomic(tmp_path / "results.csv", "new")
+        assert caught.value.filename == str(tmp_path / "results.csv")
+
+
 def linked(path, target):
     target.write_text("mine")
     path.symlink_to(target)

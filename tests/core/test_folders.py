@@ -1,10 +1,13 @@
 """Folders of runs, searches and grids that are given in place of each other."""
 
+from pathlib import Path
+
 import pytest
 
 from envcoder_bench.__main__ import main as envcoder_bench
 from envcoder_bench.cli import auto_shape, eval_policies, eval_shapers
-from envcoder_bench.core.folders import folder_kind, other_kind
+from envcoder_bench.core.folders import folder_kind, other_kind, project_folder, user_file
+from envcoder_bench.run.fitness import read_file
 
 CONFIGS = {
     "run": "task_source: null\ntask:\n  name: Cartpole\ncandidates:\n- name: a\n  file: a.py\n",
@@ -27,6 +30,18 @@ def test_kind_is_that_of_the_config(folders):
     (folders / "run" / "config.yaml").write_text("name: x\n")
     assert folder_kind(folders / "run") is folder_kind(folders / "missing") is None
     assert other_kind(folders / "missing", "run") is None
+
+
+def test_shipped_functions_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "user_functions/fitness/cartpole_centre.py"
+    assert user_file(name) == project_folder("user_functions") / "fitness" / "cartpole_centre.py"
+    assert read_file(name).file == str(user_file(name))
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).touch()
+    assert user_file(name) == Path(name)
+    assert user_file("user_functions/none.py") == Path("user_functions/none.py")
+    assert user_file("fitness/cartpole_centre.py") == Path("fitness/cartpole_centre.py")
 
 
 @pytest.mark.parametrize(

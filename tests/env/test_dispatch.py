@@ -5,7 +5,7 @@ import torch
 from shaping_fakes import NARROW, OTHER, PLAIN, WIDE, Groups, same
 
 from envcoder_bench.env.dispatch import Dispatcher
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import Fault
 
 
 def later(name, fault, step=3, width=3):
@@ -248,7 +248,7 @@ def test_non_finite_actions_are_reported_as_diverged_policy(deferred):
     assert bool(command.isfinite().all()) and not command[:4].any() and bool(command[4:].any())
     assert groups.dispatch.alive == [False, True]
     assert str(groups.dispatch.failures[0]) == (
-        "c0.py: the policy's action held NaN or infinity in 1 of 8 values (environment step 7): its training diverged, "
+        "c0.py: the policy's action held NaN or infinity in 1 of 8 values (environment step 7); its training diverged, "
         "are rewards or observations too large?"
     )
     assert bool(groups.dispatch.command(actions, 8).isfinite().all())
@@ -270,7 +270,7 @@ def test_exceptions_of_default_drives_are_not_attributed_to_candidates(monkeypat
 def test_externally_failed_group_stays_failed_after_resume():
     groups = Groups([WIDE, NARROW, PLAIN], n=4)
     groups.run(2)
-    groups.dispatch.fail(1, CandidateError("out of memory", "c1.py"))
+    groups.dispatch.fail(1, Fault("out of memory", "c1.py"))
     saved, task = groups.dispatch.get_state(), groups.task.get_state()
     buffers = groups.actions.clone(), groups.progress_buf.clone()
     expected = groups.run(3, first=2)
@@ -282,7 +282,10 @@ def test_externally_failed_group_stays_failed_after_resume():
     resumed.progress_buf.copy_(buffers[1])
     resumed.dispatch.set_state(saved)
     assert resumed.dispatch.alive == [True, False, True]
-    assert str(resumed.dispatch.failures[1]) == "c1.py: out of memory"
+    assert resumed.dispatch.failures == {1: Fault("out of memory", "c1.py")}
+    earlier = Groups([WIDE, NARROW, PLAIN], n=4)  # a checkpoint of an earlier version has tuples
+    earlier.dispatch.set_state({**saved, "failures": {1: ("out of memory", "c1.py", 3, "compute_reward")}})
+    assert earlier.dispatch.failures == {1: Fault("out of memory", "c1.py", 3, "compute_reward")}
     assert all(same(one, two) for one, two in zip(expected, resumed.run(3, first=2)))
     assert resumed.dispatch.components.means() == components and components[1] == {}
 

@@ -11,7 +11,7 @@ from envcoder_bench.compile.values import RULES
 from envcoder_bench.env import compiled
 from envcoder_bench.env.compiled import SAMPLE
 from envcoder_bench.env.stages import Call
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import Fault
 
 FINAL = """
 def compute_goal(commands):
@@ -102,7 +102,7 @@ def test_groups_outside_the_mask_keep_their_rows():
 def test_failed_compiled_group_returns_zeros_without_affecting_others():
     groups = Groups([NARROW, WIDE, PLAIN], n=4, compiled=True)
     groups.step(0)
-    groups.dispatch.fail(1, CandidateError("on purpose"))
+    groups.dispatch.fail(1, Fault("on purpose"))
     expected = Groups([NARROW, WIDE, PLAIN], n=4, compiled=True)
     expected.step(0)
     for t in range(1, 4):
@@ -116,7 +116,7 @@ def test_failed_compiled_group_returns_zeros_without_affecting_others():
 def test_failed_groups_are_skipped_when_the_mask_includes_them():
     groups = Groups([NARROW, WIDE], n=4, compiled=True)
     groups.step(0)
-    groups.dispatch.fail(1, CandidateError("on purpose"))
+    groups.dispatch.fail(1, Fault("on purpose"))
     everyone, state = torch.ones(8, dtype=torch.bool), groups.task.state
     assert not groups.dispatch.command(groups.actions, 1, everyone)[4:].any()
     assert not groups.dispatch.observation(1, everyone)[4:].any()

@@ -192,9 +192,10 @@ def write_candidates(folder: Path, sources: dict[str, str]) -> list[Path]:
 
 
 def results(run_folder: Path) -> pd.DataFrame:
-    texts = {"candidate": str, "error": str, "reason": str, "hacked": str}
-    rows = pd.read_csv(run_folder / "results.csv", dtype=texts).set_index("candidate")
-    return rows.fillna({"error": "", "reason": "", "hacked": "", "half_step_fitness": -1.0})  # NaN equals nothing
+    texts = ("error", "fault", "reason", "hacked")
+    rows = pd.read_csv(run_folder / "results.csv", dtype=dict.fromkeys(("candidate", *texts), str))
+    # NaN equals nothing
+    return rows.set_index("candidate").fillna({**dict.fromkeys(texts, ""), "half_step_fitness": -1.0})
 
 
 def weights(run_folder: Path, candidate: str) -> dict[str, torch.Tensor]:

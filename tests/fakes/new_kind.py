@@ -16,7 +16,7 @@ from envcoder_bench.results.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Fault
 from envcoder_bench.shaping.source import shaping_source
 from envcoder_bench.tools.describe import describe
 
@@ -68,7 +68,7 @@ def told() -> None:
 
 def jailed() -> None:
     made = judged({"good": BONUS, "bad": "def compute_bonus(dof_pos):\n    return dof_pos\n"}, task="Cartpole")
-    assert isinstance(made["bad"], CandidateError) and "in compute_bonus: returned shape (8, 2)" in str(made["bad"])
+    assert isinstance(made["bad"], Fault) and "in compute_bonus: returned shape (8, 2)" in str(made["bad"])
     good = made["good"]
     assert isinstance(good, Candidate), str(good)
     state = state_of(make_task("Cartpole"))

@@ -10,6 +10,7 @@ from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideo
 from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
+from envcoder_bench.shaping.contract import Fault
 
 HOSTILE = [
     "<script>window.hacked=1</script>",
@@ -69,8 +70,8 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         for seed in range(seeds):
             level = 0.95 - 0.9 * k / len(every)
             if k == len(every) - 1:
-                error = f"/somewhere/{name}.py:7: in compute_reward: <b onclick=window.hacked=1>{HOSTILE[0]}"
-                results.append(Result(name, seed, FAILED, error=error))
+                fault = Fault(f"<b onclick=window.hacked=1>{HOSTILE[0]}", f"/somewhere/{name}.py", 7, "compute_reward")
+                results.append(Result(name, seed, FAILED, fault=fault))
                 continue
             results.append(
                 Result(

@@ -13,7 +13,7 @@ from attacks import ATTACKS, FORGERIES, FORGERY, HARMLESS, LIBRARY
 from jail_fakes import NUM_ENVS, judged, make_task, state_of
 
 from envcoder_bench.jail.confine import Limits
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, Fault
 from envcoder_bench.shaping.state import StateDict
 
 pytestmark = [
@@ -101,7 +101,7 @@ def text_of(verdict, file):
 def test_attack_is_contained(world, name):
     verdict = world.verdicts[name]
     assert world.untouched(name)
-    if isinstance(verdict, CandidateError):
+    if isinstance(verdict, Fault):
         assert re.search(BY_NAME[name].reason, text_of(verdict, f"{name}.py")), verdict
     else:
         assert_harmless(verdict)
@@ -156,7 +156,7 @@ def test_kernel_refuses_calls_of_the_c_library(world, name):
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_answers_are_refused(world, name):
     verdict = world.verdicts[name]
-    assert isinstance(verdict, CandidateError) and world.untouched(name)
+    assert isinstance(verdict, Fault) and world.untouched(name)
     assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
 
 

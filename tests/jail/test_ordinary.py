@@ -16,7 +16,7 @@ from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import Candidate, CandidateError, assemble
+from envcoder_bench.shaping.contract import Candidate, Fault, assemble
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.sources.registry import find_spec, task_names
@@ -105,8 +105,8 @@ def test_jailed_program_equals_the_trusted_program(verdicts, task, name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_untraceable_files_are_refused_with_a_remedy(verdicts, name):
     (verdict,) = [verdicts[task][name] for task in task_names() if name in typical(task)]
-    assert isinstance(verdict, CandidateError) and verdict.line is not None
-    assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.message)
+    assert isinstance(verdict, Fault) and verdict.line is not None
+    assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.explanation)
 
 
 def test_reward_components_keep_their_names_and_order(verdicts):

@@ -18,7 +18,7 @@ from envcoder_bench.compile.program import COMPARISONS, OPERATIONS, Node, Output
 from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, Contract, clean, most_live, rebuild
-from envcoder_bench.shaping.contract import CandidateError, Dicts
+from envcoder_bench.shaping.contract import CandidateError, Dicts, Fault
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,31 @@ def test_forgeries_are_refused(contract, name):
 
 
 DICTS = {"values": {"rewards": {"up": 2.0}}, "lines": {"rewards": {"": 1, "up": 1}}, "functions": ["compute_reward"]}
+
+
+ERROR = {"message": "no", "line": 2, "function": "compute_reward", "kind": "raised", "remedy": "mend it"}
+
+
+def test_faults_come_back_as_data(contract):
+    with pytest.raises(CandidateError) as raised:
+        made(wire.pack({"error": ERROR}), contract)
+    assert raised.value.fault == Fault("no", "one.py", 2, "compute_reward", "raised", "mend it")
+
+
+@pytest.mark.parametrize(
+    "part", [{"kind": "duplicate"}, {"kind": "made up"}, {"kind": ["raised"]}, {"message": ""}, {"file": "/etc/x"}]
+)
+def test_forged_faults_are_refused(contract, part):
+    with pytest.raises(CandidateError, match="its answer from the jail was refused"):
+        made(wire.pack({"error": {**ERROR, **part}}), contract)
+
+
+def test_a_fault_of_the_jail_names_no_place_of_its_own(contract):
+    forged = {"message": "/etc/other.py:1: in f: \x1b[2J", "line": 99, "function": "f", "remedy": "/etc/\u202ex"}
+    with pytest.raises(CandidateError) as raised:
+        made(wire.pack({"error": {**ERROR, **forged}}), contract)
+    fault = raised.value.fault
+    assert (fault.place, fault.function) == ("one.py", "") and str(fault).isprintable() and "/etc" not in str(fault)
 
 
 def test_dicts_come_back_as_data_only_for_tasks_that_take_them(contract):
@@ -262,7 +287,7 @@ def test_valid_answer_is_rebuilt(contract):
 
 
 def test_error_keeps_line_and_function(contract):
-    told = {"message": "no\x1b[31m good\n", "line": 3, "function": "compute_reward"}
+    told = {**ERROR, "message": "no\x1b[31m good\n", "line": 3, "remedy": ""}
     with pytest.raises(CandidateError) as raised:
         made(wire.pack({"error": told}), contract)
     assert str(raised.value) == "one.py:3: in compute_reward: no\\u001b[31m good"

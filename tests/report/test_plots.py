@@ -12,6 +12,7 @@ from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.results.logs import CurveLog, read_curves
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import FAILED, Result
+from envcoder_bench.shaping.contract import Fault
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -28,9 +29,9 @@ def run(names, seeds, failed=0):
             level = 0.9 - 0.7 * k / len(names) + 0.01 * seed + 0.002 * ((7 * k + 5 * seed) % 3)
             for i in range(1, 4 if fails else 10):
                 rows.append((i, 1000 * i, name, seed, level * i / 10 if i % 3 == 0 else np.nan))
-            error = f"fns/{name}.py:3: in compute_reward: $ returned {'a long text ' * 20}"
+            fault = Fault(f"$ returned {'a long text ' * 20}", f"fns/{name}.py", 3, "compute_reward")
             row = (
-                Result(name, seed, FAILED, error=error)
+                Result(name, seed, FAILED, fault=fault)
                 if fails
                 else Result(name, seed, "ok", level, level - 0.1, level + 0.1)
             )
@@ -174,7 +175,7 @@ def test_plots_with_one_point_or_none_are_drawn(tmp_path):
 def test_ranking_of_many_candidates_has_limited_height_and_none_that_was_skipped(figures):
     ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
     assert plot_ranking(ranked, "", "Anymal", "m").get_size_inches()[1] < 20
-    ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", error="no")])
+    ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", fault=Fault("no"))])
     labels = [label.get_text() for label in plot_ranking(ranked, "", "Anymal", "m").axes[0].get_yticklabels()]
     assert labels == ["human (baseline)"]
 

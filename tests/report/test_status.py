@@ -8,6 +8,7 @@ from envcoder_bench.cli.console import Console
 from envcoder_bench.report.page import status
 from envcoder_bench.report.page.status import STATUS, Status, StatusPage, render_status
 from envcoder_bench.results.rows import Result, write_results
+from envcoder_bench.shaping.contract import Fault
 
 
 def test_page_shows_progress_and_candidates_and_loads_itself_again():
@@ -65,7 +66,7 @@ def test_page_has_the_means_of_the_last_evaluation(tmp_path):
         for name, fitness in (("a", 0.1), ("b", 0.3))
         for seed in (0, 1)
     ]
-    write_results(tmp_path / "results.csv", [*rows, Result("bad", 0, "failed", error="no")])
+    write_results(tmp_path / "results.csv", [*rows, Result("bad", 0, "failed", fault=Fault("no"))])
     assert status.latest(tmp_path) == [("b", pytest.approx(0.8)), ("a", pytest.approx(0.6))]
     (tmp_path / "results.csv").write_text("torn")
     assert status.latest(tmp_path) == []

@@ -8,6 +8,7 @@ from envcoder_bench.report.table import render_failures, render_table
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, Result
+from envcoder_bench.shaping.contract import Fault
 
 MEANING = "how well the commanded velocity is followed, mean over the full episode; 0 to 1"
 
@@ -31,12 +32,20 @@ SMALL = [
     *(ok("unshaped", seed, 0.10) for seed in range(3)),
     ok("004_torque", 0, 0.81),
     ok("004_torque", 1, 0.83, unstable_resets=12, training_episodes=100),
-    Result("004_torque", 2, FAILED, error="out of memory: 93 GiB asked for"),
+    Result("004_torque", 2, FAILED, fault=Fault("out of memory: 93 GiB asked for")),
     *(
-        Result("005_shape", seed, FAILED, error="fns/005_shape.py:12: in compute_reward: returned (256, 1), not (256,)")
+        Result(
+            "005_shape",
+            seed,
+            FAILED,
+            fault=Fault("returned (256, 1), not (256,)", "fns/005_shape.py", 12, "compute_reward"),
+        )
         for seed in range(3)
     ),
-    *(Result("006_syntax", seed, FAILED_AT_LOAD, error="fns/006_syntax.py:3: invalid syntax") for seed in range(3)),
+    *(
+        Result("006_syntax", seed, FAILED_AT_LOAD, fault=Fault("invalid syntax", "fns/006_syntax.py", 3))
+        for seed in range(3)
+    ),
 ]
 
 
@@ -85,7 +94,7 @@ def test_lines_fit_the_width(width):
         for i in range(120)
         for s in (0, 1)
     ]
-    rows += [Result(f"bad_{i}", 0, FAILED, error="f.py:1: " + "many words " * 30) for i in range(3)]
+    rows += [Result(f"bad_{i}", 0, FAILED, fault=Fault("many words " * 30, "f.py", 1)) for i in range(3)]
     rows += [ok("human", 0, 0.5), ok("human", 1, 0.5)]
     text = render_table(rank(rows), MEANING, width)
     assert max(map(len, text.splitlines())) <= width
@@ -178,7 +187,7 @@ def test_notes_are_of_all_candidates_also_of_those_not_shown():
     rows = [ok("human", seed, 0.5 + 0.01 * seed) for seed in range(3)]
     rows += [ok(f"c{k:03d}", seed, 0.9 - 0.005 * k + 0.0001 * seed * k) for k in range(119) for seed in range(3)]
     rows += [ok("worst", 0, 0.01, unstable_resets=50, training_episodes=100), ok("worst", 1, 0.01)]
-    rows += [Result("worst", 2, FAILED, error="no")]
+    rows += [Result("worst", 2, FAILED, fault=Fault("no"))]
     text = render_table(rank(rows), MEANING, 100, max_rows=20)
     assert "100 more in results.csv" in text
     assert "corrected for 120 candidates by Holm's method" in text

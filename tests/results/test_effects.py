@@ -22,6 +22,7 @@ from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import FAILED, STOPPED, Result
 from envcoder_bench.results.speed import SHARE
 from envcoder_bench.results.statistics import UNBOUNDED
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.variants import FACTORS, SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -129,7 +130,7 @@ def example(seeds=3):
             final = level.get(name, 0.8) + 0.01 * seed + 0.002 * ((7 * k + 5 * seed) % 3)
             row = Result(name, seed, fitness=final, episodes=64)
             if name == "m.without_goal":
-                row = Result(name, seed, FAILED, error="a.py:3: in compute_goal: raised")
+                row = Result(name, seed, FAILED, fault=Fault("raised", "a.py", 3, "compute_goal"))
             if name == "m.cost_x2":
                 row = dataclasses.replace(row, status=STOPPED, stopped_at=20)
             rows.append(row)

@@ -7,6 +7,7 @@ import pytest
 from envcoder_bench.results.metrics import METRICS
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import FAILED, Result
+from envcoder_bench.shaping.contract import Fault
 
 # the last field of Metrics, and one more behind it
 LAST = 'hacked: str = metric("", first)'
@@ -55,7 +56,7 @@ def test_metrics_join_over_seeds():
               "half_step_fitness": 0.5, "hacked": "fell"}  # fmt: skip
     assert set(values) == set(METRICS)
     other = {**values, "episode_length": 20.0, "shaped_return": math.inf, "reason": "", "stopped_at": 6}
-    failed = Result("a", 2, FAILED, env_steps=50, episode_length=1.0, error="a.py:1: no")
+    failed = Result("a", 2, FAILED, env_steps=50, episode_length=1.0, fault=Fault("no", "a.py", 1))
     (row,) = rank([Result("a", 0, "stopped", 1.0, **values), Result("a", 1, "stopped", 2.0, **other), failed])
     joined = {name: getattr(row, name) for name in METRICS}
     assert joined == {

@@ -10,6 +10,7 @@ from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, POWER, WORSE, advi
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
 from envcoder_bench.results.statistics import Difference, FitnessModel, holm
+from envcoder_bench.shaping.contract import Fault
 
 MEANS = {"human": 0.5, "a": 0.9, "b": 0.86, "c": 0.2}
 
@@ -99,7 +100,7 @@ def test_seeds_follow_the_effect_and_the_level():
 def test_what_cannot_be_compared_says_why():
     rows = rows_of()
     rows += [Result("untrained", seed, "ok", 0.01, episodes=64) for seed in range(5)]
-    rows += [Result("broken", seed, FAILED, error="x") for seed in range(5)]
+    rows += [Result("broken", seed, FAILED, fault=Fault("x")) for seed in range(5)]
     rows += [Result("raced", seed, "stopped", 0.3, episodes=64, stopped_at=7) for seed in range(5)]
     pairs, _ = compared(rows)
     for name, words in (

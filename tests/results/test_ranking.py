@@ -3,8 +3,9 @@ import math
 
 import pytest
 
-from envcoder_bench.results.ranking import entrants, rank, summary, write_summary
+from envcoder_bench.results.ranking import entrants, rank, read_ranking, summary, write_summary
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
+from envcoder_bench.shaping.contract import Fault
 
 
 def ok(candidate, seed, fitness, **more):
@@ -38,14 +39,14 @@ def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
 
 def test_ranking_puts_failures_last_and_equals_share_a_place():
     results = [
-        Result("z_late", 0, FAILED, fitness=0.99, error="e"),  # what it had reached does not count
+        Result("z_late", 0, FAILED, fitness=0.99, fault=Fault("e")),  # what it had reached does not count
         Result("nan", 0, "ok"),
         ok("b", 0, 0.5),
         ok("a", 0, 0.5),
         Result("inf", 0, "ok", fitness=math.inf),
         ok("best", 0, 0.7),
         ok("negative", 0, -0.1),
-        Result("at_load", 0, FAILED_AT_LOAD, error="e"),
+        Result("at_load", 0, FAILED_AT_LOAD, fault=Fault("e")),
     ]
     for rows in (results, results[::-1]):
         ranked = rank(rows)
@@ -58,9 +59,9 @@ def test_ranking_puts_failures_last_and_equals_share_a_place():
 def test_ranking_aggregates_status_and_totals_over_seeds():
     results = [
         ok("a", 0, 0.5, env_steps=100, unstable_resets=2, episode_length=10.0, shaped_return=4.0),
-        Result("a", 2, FAILED, error="a.py:3: second", env_steps=50, unstable_resets=1, fitness=0.9),
-        Result("a", 1, FAILED, error="a.py:2: first"),
-        Result("a", 3, FAILED, error="a.py:2: first"),
+        Result("a", 2, FAILED, fault=Fault("second", "a.py", 3), env_steps=50, unstable_resets=1, fitness=0.9),
+        Result("a", 1, FAILED, fault=Fault("first", "a.py", 2)),
+        Result("a", 3, FAILED, fault=Fault("first", "a.py", 2)),
         Result("b", 0, RUNNING, fitness=0.4),
         ok("b", 1, 0.4),
     ]
@@ -73,13 +74,19 @@ def test_ranking_aggregates_status_and_totals_over_seeds():
 
 
 def test_summary_is_json_without_nan(tmp_path):
-    ranked = rank([ok("human", 0, 0.8), ok("a", 0, 0.5), Result("b", 0, FAILED, error="b.py:1: bad")])
+    ranked = rank([ok("human", 0, 0.8), ok("a", 0, 0.5), Result("b", 0, FAILED, fault=Fault("bad", "b.py", 1))])
     facts = {"task": "Anymal", "seeds": [0]}
     write_summary(tmp_path / "summary.json", summary(ranked, facts, {"results": "results.csv"}))
     read = json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
     assert list(read) == ["task", "seeds", "best_candidate", "share_first_place", "ranking", "paths"]
     assert read["best_candidate"] == "a", "the best that is not a baseline"
     assert read["share_first_place"] == []
+    (bad,) = [row for row in read["ranking"] if row["candidate"] == "b"]
+    assert (bad["errors"], bad["faults"]) == (["b.py:1: bad"], [{"message": "bad", "file": "b.py", "line": 1}])
+    assert [row.faults for row in read_ranking(tmp_path / "summary.json")] == [(), (), (Fault("bad", "b.py", 1),)]
+    del bad["faults"]  # as an earlier version wrote it
+    write_summary(tmp_path / "summary.json", read)
+    assert read_ranking(tmp_path / "summary.json")[2].faults == (Fault("b.py:1: bad"),)
     tied = summary(rank([ok(name, 0, 0.5) for name in "ba"]), facts, {})
     assert (tied["best_candidate"], tied["share_first_place"]) == ("a", ["b"])
     assert summary([], facts, {})["best_candidate"] is None

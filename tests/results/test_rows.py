@@ -16,6 +16,7 @@ from envcoder_bench.results.rows import (
     result_of,
     write_results,
 )
+from envcoder_bench.shaping.contract import Fault
 
 RESULTS = [
     Result(
@@ -24,8 +25,8 @@ RESULTS = [
         **{"unstable_resets": 3, "training_episodes": 40, "contact_overflows": 7},
     ),
     Result("human", 1, RUNNING, fitness=1 / 3, env_steps=2**40),
-    Result("nan", 0, FAILED, error='a, "b".py:12: in compute_reward: returned NaN'),
-    Result("x", 7, FAILED_AT_LOAD, error="x.py:1: invalid syntax"),
+    Result("nan", 0, FAILED, fault=Fault("returned NaN", 'a, "b".py', 12, "compute_reward", "not finite")),
+    Result("x", 7, FAILED_AT_LOAD, fault=Fault("invalid syntax", "x.py", 1)),
     Result("y", 0, STOPPED, 0.25, stopped_at=30, reason="rank 9 of 9: 0.5 behind"),
     Result("z", 0, "ok", 0.5, half_step_fitness=0.125, hacked="fitness fell"),
 ]
@@ -36,16 +37,41 @@ def test_results_file_has_expected_columns_and_bytes(tmp_path):
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
         "env_steps,unstable_resets,training_episodes,contact_overflows,stopped_at,reason,"
-        "half_step_fitness,hacked,error\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,3,40,7,0,,,,\n"
-        "human,1,running,0.333333333,,,0,,,1099511627776,0,0,0,0,,,,\n"
-        'nan,0,failed,,,,0,,,0,0,0,0,0,,,,"a, ""b"".py:12: in compute_reward: returned NaN"\n'
-        "x,7,failed at load,,,,0,,,0,0,0,0,0,,,,x.py:1: invalid syntax\n"
-        "y,0,stopped,0.25,,,0,,,0,0,0,0,30,rank 9 of 9: 0.5 behind,,,\n"
-        "z,0,ok,0.5,,,0,,,0,0,0,0,0,,0.125,fitness fell,\n"
+        "half_step_fitness,hacked,error,fault\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,3,40,7,0,,,,,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,0,0,0,0,,,,,\n"
+        'nan,0,failed,,,,0,,,0,0,0,0,0,,,,"a, ""b"".py:12: in compute_reward: returned NaN",'
+        '"{""message"": ""returned NaN"", ""file"": ""a, \\""b\\"".py"", ""line"": 12, '
+        '""function"": ""compute_reward"", ""kind"": ""not finite""}"\n'
+        "x,7,failed at load,,,,0,,,0,0,0,0,0,,,,x.py:1: invalid syntax,"
+        '"{""message"": ""invalid syntax"", ""file"": ""x.py"", ""line"": 1}"\n'
+        "y,0,stopped,0.25,,,0,,,0,0,0,0,30,rank 9 of 9: 0.5 behind,,,,\n"
+        "z,0,ok,0.5,,,0,,,0,0,0,0,0,,0.125,fitness fell,,\n"
     )
     write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_faults_come_back_as_they_were(tmp_path):
+    write_results(tmp_path / "a.csv", RESULTS)
+    assert [row.fault for row in read_results(tmp_path / "a.csv")] == [row.fault for row in RESULTS]
+    assert [result_of(asdict(row)).fault for row in RESULTS] == [row.fault for row in RESULTS]
+
+
+def test_faults_of_earlier_versions_are_texts_that_are_not_parsed(tmp_path):
+    text = "x.py:3: in compute_reward: returned NaN"
+    (tmp_path / "a.csv").write_text(f"candidate,seed,status,fitness,error\nx,0,failed,,{text}\nok,0,ok,0.5,\n")
+    failed, good = read_results(tmp_path / "a.csv")
+    assert (failed.fault, failed.error, good.fault) == (Fault(text), text, None)
+    row = {"candidate": "x", "seed": 0, "status": "failed", "error": text}
+    assert result_of(row) == failed and result_of({**row, "status": "ok", "error": ""}).fault is None
+
+
+@pytest.mark.parametrize("cell", ["{", "3", '"[1]"', "[" * 90_000])
+def test_a_damaged_fault_is_told_with_its_row(tmp_path, cell):
+    (tmp_path / "a.csv").write_text(f"candidate,seed,status,fitness,fault\nx,0,failed,,{cell}\n")
+    with pytest.raises(ValueError, match=r"a\.csv: row 1: "):
+        read_results(tmp_path / "a.csv")
 
 
 def test_columns_are_read_by_name_in_any_order_with_more_or_fewer(tmp_path):

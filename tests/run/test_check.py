@@ -59,11 +59,13 @@ def test_check_reports_functions_and_widths(checked):
 def test_check_reports_functions_that_are_not_compiled_and_why(checked):
     folder, rows = checked
     (reason,) = rows["leaves"].not_compiled
-    assert reason.startswith(f"{folder}/leaves.py:2: in compute_reward: takes numbers of the state out of torch")
+    assert reason.place == f"{folder}/leaves.py:2"
+    assert reason.text.startswith("in compute_reward: takes numbers of the state out of torch")
     (reason,) = rows["kept"].not_compiled
-    assert reason.startswith(f"{folder}/kept.py:4: in compute_reward: may depend on what an earlier call has kept")
-    assert any(f"{folder}/kept.py:4: in compute_reward: keeps values" in note for note in rows["kept"].notes)
-    assert f"{folder}/wide.py:1: compute_torque takes actions of any width" in rows["wide"].notes[0]
+    assert reason.place == f"{folder}/kept.py:4"
+    assert reason.text.startswith("in compute_reward: may depend on what an earlier call has kept")
+    assert any(f"{folder}/kept.py:4: in compute_reward: keeps values" in str(note) for note in rows["kept"].notes)
+    assert f"{folder}/wide.py:1: compute_torque takes actions of any width" in str(rows["wide"].notes[0])
     assert not rows["good"].not_compiled and not rows["good"].notes and not rows["human"].not_compiled
 
 
@@ -125,7 +127,10 @@ def test_check_command_prints_the_table_and_writes_no_files(checked, capsys, tmp
     words = ["--task", "Cartpole", "--check", *CPU, "--num_envs_per_candidate", "5"]
     assert main([*words, "--candidates", str(folder)]) == 1
     shown = capsys.readouterr()
-    assert "failed (2 of 9):\n  late\n" in shown.out and f"    {folder}/syntax.py:1\n" in shown.out
+    assert (
+        "failed (2 of 7 candidates and 2 baselines):\n  late\n" in shown.out
+        and f"    {folder}/syntax.py:1\n" in shown.out
+    )
     assert "not compiled, and slower for it:\n  kept\n" in shown.out and not shown.err
     assert main([*words, "--candidates", str(folder), "--candidate_idx", "0", "--no_baselines"]) == 0
     shown = capsys.readouterr().out
@@ -148,7 +153,7 @@ def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
     result = check_candidates("Cartpole", SMALL, texts)
     rows = by_name(result)
     assert rows["alive"].form == "the sum of its terms, at most 1.9" and "not the sum" in rows["plain"].form
-    assert len(rows["alive"].notes) == 1 and "bonus is 1 in all" in rows["alive"].notes[0]
+    assert len(rows["alive"].notes) == 1 and "bonus is 1 in all" in str(rows["alive"].notes[0])
     assert not rows["plain"].notes and not rows["human"].form
     assert "alive: the sum of its terms, at most 1.9" in str(result)
     assert "not judged: whether a reward opposes the fitness or pays for standing still" in str(result)

@@ -18,6 +18,7 @@ from envcoder_bench.run.folder.checkpoint import (
     pack_checkpoint,
     pack_job,
 )
+from envcoder_bench.shaping.contract import Fault
 
 
 def made():
@@ -33,10 +34,10 @@ def made():
             episode_length=3.5,
             shaped_return=math.nan,
             env_steps=64,
-            error="",
+            fault=None,
             unstable_resets=1,
         ),
-        Result("b", 0, "failed", error="b.py:1: no"),
+        Result("b", 0, "failed", fault=Fault("no", "b.py", 1)),
     ]
     return Checkpoint(rows, 1, 2.5, 7, 8, {"curves.csv": 4}, decided=[3])
 

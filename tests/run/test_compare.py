@@ -13,6 +13,7 @@ from envcoder_bench.results.rows import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.compare import compare, comparison_page, render
 
 SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
@@ -27,7 +28,7 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
         path, RunSpec.of(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
     )
     rows = [
-        Result(name, seed + k, "failed", error="broken </script>") if value is None
+        Result(name, seed + k, "failed", fault=Fault("broken </script>")) if value is None
         else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, episodes=8, env_steps=100)
         for name, values in fitness.items() for k, value in enumerate(values)
     ]  # fmt: skip

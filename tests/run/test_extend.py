@@ -65,6 +65,8 @@ def assert_one_larger_run(output, larger, tables=TABLES):
     assert [row["candidate"] for row in ranking[0]] == [row["candidate"] for row in ranking[1]]
     configs = [RunFolder(folder).read()[0] for folder in (output, larger)]
     assert configs[0] == configs[1]
+    # the waves of an extension are counted anew
+    assert [json.loads(text(folder, "summary.json"))["memory"]["waves"] for folder in (output, larger)] == [1, 1]
 
 
 def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, capsys):

@@ -4,6 +4,7 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from hostile import ROW, SCRIPT, escapes, false_rows
 from page_fakes import HtmlPage
@@ -12,7 +13,6 @@ from test_compare import made
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli.eval_shapers import main as eval_shapers
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.rows import read_results, write_results
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.video.page import read_videos
 from envcoder_bench.video.recording import Recording
@@ -82,10 +82,13 @@ def test_texts_of_a_run_are_not_obeyed(tmp_path, capsys):
     folder = made(tmp_path / "runs" / "one", {"human": [0.5, 0.6], "a": [0.7, 0.9], "b": [None, None]})
     other = shutil.copytree(folder, tmp_path / "runs" / f"two{RED}")
     for path in (folder, other):
-        rows = read_results(path / "results.csv")
-        write_results(path / "results.csv", rows)
-        text = (path / "results.csv").read_text().replace("broken </script>", f'"{RED} {SCRIPT} {FALSE}"')
-        (path / "results.csv").write_text(text.replace("\na,", f'\n"a{FALSE}",'))
+        hostile = f"{RED} {SCRIPT} {FALSE}"
+        fault = json.dumps({**dict.fromkeys(("message", "file", "function", "remedy"), hostile), "line": 3})
+        table = pd.read_csv(path / "results.csv", dtype=str, keep_default_na=False)
+        failed = table["status"] == "failed"
+        table.loc[failed, "error"], table.loc[failed, "fault"] = hostile, fault
+        table.loc[table["candidate"] == "a", "candidate"] = f"a{FALSE}"
+        table.to_csv(path / "results.csv", index=False)
         meaning = {"fitness_meaning": f"Uprightness. {RED}{SCRIPT}{FALSE}", "ranking": [], "wall_time": 3.0}
         (path / "summary.json").write_text(json.dumps(meaning))
         record = json.loads((path / "run.json").read_text())

@@ -99,8 +99,8 @@ def test_run_result_equals_the_files(result):
     assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
     read = pd.read_csv(result.folder / "results.csv", dtype={"candidate": str})
     assert read.pop("reason").isna().all() and read.pop("hacked").isna().all()
-    own = result.results.drop(columns=["reason", "hacked"]).fillna({"error": ""})
-    pd.testing.assert_frame_equal(own, read.fillna({"error": ""}), check_dtype=False)
+    own = result.results.drop(columns=["reason", "hacked"]).fillna({"error": "", "fault": ""})
+    pd.testing.assert_frame_equal(own, read.fillna({"error": "", "fault": ""}), check_dtype=False)
     ranking = result.ranking
     assert list(ranking["candidate"]) == [row["candidate"] for row in summary["ranking"]]
     assert [None if pd.isna(x) else int(x) for x in ranking["rank"]] == [row["rank"] for row in summary["ranking"]]

@@ -74,6 +74,6 @@ def test_episode_without_a_finite_fitness_leaves_the_row_without_one(task, spoil
     bad, good = results(task, fitness)
     assert (bad.status, good.status, good.error) == ("failed", "ok", "")
     assert math.isnan(bad.fitness) and math.isnan(bad.fitness_ci_low) and not bad.measured and good.fitness == 1.0
-    assert f"test_run_results.py:{LINE}: in fitness: fitness is {words} evaluation episodes: check" in bad.error
+    assert f"test_run_results.py:{LINE}: in fitness: fitness is {words} evaluation episodes; check" in bad.error
     during = results(task, fitness, complete=False)[0]
     assert during.status == "running" and not during.measured and during.error == bad.error

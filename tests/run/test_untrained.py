@@ -27,7 +27,7 @@ from envcoder_bench.run.train import rows as rows_module
 from envcoder_bench.run.train.rows import due_in
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.workers import worker
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import UNTRAINED
 
 WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2]
@@ -170,7 +170,7 @@ def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
     play = rows_module.run_episodes
 
     def failing(env, *args, **named):
-        env.dispatch.fail(0, CandidateError("raised on purpose", "human.py"))
+        env.dispatch.fail(0, Fault("raised on purpose", "human.py"))
         return play(env, *args, **named)
 
     monkeypatch.setattr(rows_module, "run_episodes", failing)

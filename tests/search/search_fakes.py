@@ -5,6 +5,7 @@ import random
 from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt, proposal_name
+from envcoder_bench.shaping.contract import Fault
 
 
 def source(name, lines=3):
@@ -24,8 +25,9 @@ def random_archive(seed, rounds=4, count=8):
             status = rng.choice([*[records.OK] * 6, records.FAILED, records.FAILED_AT_LOAD, records.NO_CODE])
             text = "" if status == records.NO_CODE else source(name, rng.choice([3, 30, 300]))
             if status != records.OK:
-                error = f"/tmp/x/{name}.py:{rng.randrange(1, 12)}: in compute_reward: {'bad ' * rng.choice([2, 500])}"
-                attempts.append(Attempt(name, number, text, parents, "made up", status, error=error))
+                line, message = rng.randrange(1, 12), "bad " * rng.choice([2, 500])
+                fault = Fault(message, f"/tmp/x/{name}.py", line, "compute_reward")
+                attempts.append(Attempt(name, number, text, parents, "made up", status, fault=fault))
                 continue
             fitness = rng.random()
             points = tuple(
@@ -34,7 +36,7 @@ def random_archive(seed, rounds=4, count=8):
             )
             attempts.append(
                 Attempt(
-                    name, number, text, parents, "made up", records.OK, fitness, "", 50.0, points, {number: fitness}
+                    name, number, text, parents, "made up", records.OK, fitness, None, 50.0, points, {number: fitness}
                 )
             )
     seeds = {number: 0.5 for number in range(1, rounds + 1)}

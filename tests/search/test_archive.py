@@ -1,5 +1,6 @@
 """The archive of a search, and its round trip."""
 
+import json
 import math
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt, read_archive, write_archive
+from envcoder_bench.shaping.contract import Fault
 
 
 def archive():
@@ -21,7 +23,7 @@ def archive():
                 "r1_00", 1, "x = 'ü'\n", (), "sampled", fitness=0.25, points=points, by_seed={3: 0.25},
                 over_episodes=(0.2, 0.3),
             ),
-            Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off", note="raise"),
+            Attempt("r1_01", 1, "", status=records.NO_CODE, fault=Fault("the reply was cut off"), note="raise"),
             Attempt(
                 "r2_00", 2, "y", ("r1_00", "human"), fitness=0.5, episode_length=9.0, by_seed={4: 0.5},
                 left_out=("compute_goal",),
@@ -47,6 +49,19 @@ def test_archive_round_trips(tmp_path):
     assert point.components["alive"] == (0.1, -1.0, 2.0)
     assert math.isnan(point.components["dead"][0])
     assert math.isnan(again.attempts[0].points[0].fitness)
+
+
+def test_faults_are_data_and_texts_of_earlier_versions_are_messages(tmp_path):
+    path = tmp_path / "archive.json"
+    fault = Fault("x.py:3: made up", "r1_00.py", 7, "compute_reward", "raised", "mend it")
+    write_archive(path, records.Archive([Attempt("r1_00", 1, "x", status=records.FAILED, fault=fault)]))
+    assert read_archive(path).attempts[0].fault == fault
+    content = json.loads(path.read_text())
+    del content["attempts"][0]["fault"]
+    for text, expected in (("r1_00.py:7: no", Fault("r1_00.py:7: no")), ("", None)):
+        content["attempts"][0]["error"] = text
+        path.write_text(json.dumps(content))
+        assert read_archive(path).attempts[0].fault == expected
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"candidates": []}', '{"attempts": [{"name": 1}], "baselines": {}}'])

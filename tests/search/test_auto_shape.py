@@ -99,11 +99,10 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert list(ended) == [f"r{number}_0{k}" for number in (1, 2, 3) for k in (0, 1, 2)]
     assert {name for name, what in ended.items() if what != OK} == {"r2_01", "r3_00"}
     assert (ended["r2_01"], ended["r3_00"]) == (FAILED, FAILED_AT_LOAD)
-    assert (
-        "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'"
-        in archive.by_name["r3_00"].error
+    assert "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in str(
+        archive.by_name["r3_00"].fault
     )
-    assert "r2_01.py:4: in compute_reward: returned NaN" in archive.by_name["r2_01"].error
+    assert "r2_01.py:4: in compute_reward: returned NaN" in str(archive.by_name["r2_01"].fault)
     for attempt in archive.attempts:
         if attempt.status == OK:
             assert attempt.fitness is not None and 0 <= attempt.fitness <= 1

@@ -29,6 +29,7 @@ from envcoder_bench.search.evolve import (
     scale_number,
     take_function,
 )
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import reduced, shaping_source
@@ -421,12 +422,12 @@ def test_proposals_are_independent_of_the_hash_seed():
 def test_repair_is_another_variant_of_the_same_parent():
     archive, proposer = with_shipped("Cartpole"), EvolveProposer()
     proposals = proposer.propose(archive, 2, 6)
-    again = proposer.repair(archive, [(p, "f.py:1: raised") for p in proposals])
+    again = proposer.repair(archive, [(p, Fault("raised", "f.py", 1)) for p in proposals])
     codes = {p.source.split("\n", 3)[-1] for p in proposals}
     for before, after in zip(proposals, again):
         assert after is not None and after.name == before.name and after.parents[0] == before.parents[0]
         assert after.source.split("\n", 3)[-1] not in codes
-    assert proposer.repair(archive, [(p, "f.py:1: raised") for p in proposals]) == again
+    assert proposer.repair(archive, [(p, Fault("raised", "f.py", 1)) for p in proposals]) == again
 
 
 def test_start_candidates_are_the_first_proposals():

@@ -9,6 +9,7 @@ from envcoder_bench.results.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.prompt.feedback import explain, feedback, history_line, idea, summary, training_course
+from envcoder_bench.shaping.contract import Fault
 
 
 def attempt(name, fitness, **known):
@@ -72,7 +73,9 @@ def test_baselines_are_described_by_round():
 
 def test_remaining_room_has_other_sources():
     last = [attempt(f"r2_{k:02d}", 0.70 - 0.1 * k) for k in range(6)]  # the last of them did badly
-    stopped = Attempt("r2_06", 2, source("r2_06"), status=records.FAILED, error="r2_06.py:5: in compute_reward: NaN")
+    stopped = Attempt(
+        "r2_06", 2, source("r2_06"), status=records.FAILED, fault=Fault("NaN", "r2_06.py", 5, "compute_reward")
+    )
     known = archive(*(attempt(f"r1_{k:02d}", 0.9 - 0.05 * k) for k in range(8)), *last, stopped)
     whole = feedback(known, 10**6)
     others = section(whole, "Others, the best first")
@@ -120,11 +123,17 @@ def test_missing_component_is_unknown():
 
 def test_failures_have_their_lines():
     bad = Attempt(
-        "r2_01", 2, source("r2_01"), status=records.FAILED_AT_LOAD, error="/a/b/r2_01.py:6: in compute_reward: no"
+        "r2_01",
+        2,
+        source("r2_01"),
+        status=records.FAILED_AT_LOAD,
+        fault=Fault("no", "/a/b/r2_01.py", 6, "compute_reward"),
     )
-    stopped = Attempt("r2_02", 2, source("r2_02"), status=records.FAILED, error="/a/r2_02.py:5: in compute_reward: NaN")
-    empty = Attempt("r2_03", 2, "", status=records.NO_CODE, error="the model declined")
-    old = Attempt("r1_00", 1, "x", status=records.FAILED_AT_LOAD, error="old")
+    stopped = Attempt(
+        "r2_02", 2, source("r2_02"), status=records.FAILED, fault=Fault("NaN", "/a/r2_02.py", 5, "compute_reward")
+    )
+    empty = Attempt("r2_03", 2, "", status=records.NO_CODE, fault=Fault("the model declined"))
+    old = Attempt("r1_00", 1, "x", status=records.FAILED_AT_LOAD, fault=Fault("old"))
     text = section(feedback(archive(old, bad, stopped, empty, attempt("r2_04", 0.1)), 9000), "Failed in the last round")
     assert (
         "r2_01 was not trained: r2_01.py:6: in compute_reward: no\n    reward = reward + 0 * pole_angle  # r2_01"
@@ -141,7 +150,7 @@ def test_history_lines_have_parents_fitness_and_idea():
     assert (
         history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human); Idea of r2_00."
     )
-    failed = Attempt("r1_01", 1, "", status=records.NO_CODE, error="the model declined")
+    failed = Attempt("r1_01", 1, "", status=records.NO_CODE, fault=Fault("the model declined"))
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
     plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})
     assert history_line(plain, known).endswith("; no docstring")
@@ -193,17 +202,19 @@ def test_idea_is_the_first_line_of_the_docstring(text, told):
 
 
 def test_error_is_explained_with_its_line():
-    assert explain("/a/b c/x.py:2: in f: no", "one\n  two\n") == "x.py:2: in f: no\n    two"
-    assert explain("/a/x.py:9: no", "one") == "x.py:9: no"
-    assert explain("no place", "one") == "no place"
-    assert explain("/a b/x.py: has no line: see '/c/d e/y.txt', /f/g", "one") == "x.py: has no line: see 'y.txt', g"
-    assert explain("/a/human.py:1: in f: no", "one") == "human.py:1: in f: no"  # a line of another file
-    assert len(explain("x.py:1: " + "a" * 10_000, "b" * 10_000)) < 1000
+    assert explain(Fault("no", "/a/b c/x.py", 2, "f"), "one\n  two\n") == "x.py:2: in f: no\n    two"
+    assert explain(Fault("no", "/a/x.py", 9), "one") == "x.py:9: no"
+    assert explain(Fault("no place", remedy="add one"), "one") == "no place; add one"
+    assert explain(Fault("x.py:1: made up"), "one") == "x.py:1: made up"
+    fault = Fault("has no line: see '/c/d e/y.txt', /f/g", "/a b/x.py")
+    assert explain(fault, "one") == "x.py: has no line: see 'y.txt', g"
+    assert explain(Fault("no", "/a/human.py", 1, "f"), "one") == "human.py:1: in f: no"  # a line of another file
+    assert len(explain(Fault("a" * 10_000, "x.py", 1), "b" * 10_000)) < 1000
 
 
 def test_functions_that_were_left_out_are_named():
     one, two = attempt("r1_00", 0.9, left_out=("compute_observation", "compute_goal")), attempt("r2_00", 0.8)
-    three = Attempt("r2_01", 2, "x", status=records.FAILED, error="bad", left_out=("compute_goal",))
+    three = Attempt("r2_01", 2, "x", status=records.FAILED, fault=Fault("bad"), left_out=("compute_goal",))
     told = section(feedback(archive(one, two, three), 9000), "History")
     assert told.startswith(
         "Not part of this search, so left out of candidates and never trained: compute_observation (of r1_00),"

@@ -1,5 +1,6 @@
 """A search's folder: round trips and damaged files."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Prop
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.report import SearchFacts, best_facts
+from envcoder_bench.shaping.contract import Fault
 
 
 def make(tmp_path, **files):
@@ -32,12 +34,22 @@ def test_folder_is_created_and_opened(tmp_path):
 def test_round_file_round_trips(tmp_path):
     folder = make(tmp_path)
     proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how", left_out=("compute_goal",))
-    failed = [(Proposal("r2_04", "", error="why", note="more", reply="Hm."), FAILED_AT_LOAD, "r2_04.py:1: bad")]
-    round = Round(2, [proposal], failed, {"r2_03": "was bad"}, Usage(3, 20, 10, None), "no more")
+    lost = Proposal("r2_04", "", fault=Fault("why", kind="no code"), note="more", reply="Hm.")
+    failed = [(lost, FAILED_AT_LOAD, Fault("bad", "r2_04.py", 1, "compute_reward", "raised", "mend it"))]
+    round = Round(2, [proposal], failed, {"r2_03": Fault("was bad")}, Usage(3, 20, 10, None), "no more")
     assert folder.read_round(2) is None
     folder.write_round(round)
     assert folder.read_round(2) == round
-    (folder.round(2) / "round.json").write_text("{")
+    # a round of an earlier version
+    path = folder.round(2) / "round.json"
+    content = json.loads(path.read_text())
+    content["failed"][0][0]["error"] = content["failed"][0][0].pop("fault")["message"]
+    content["failed"][0][2], content["repaired"] = "r2_04.py:1: bad", {"r2_03": "was bad"}
+    path.write_text(json.dumps(content))
+    (old, _, fault) = folder.read_round(2).failed[0]
+    assert (old.fault, fault) == (Fault("why"), Fault("r2_04.py:1: bad"))
+    assert folder.read_round(2).repaired == round.repaired
+    path.write_text("{")
     with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it to propose the round again"):
         folder.read_round(2)
 

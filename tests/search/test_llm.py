@@ -13,6 +13,7 @@ from envcoder_bench.search.providers.base import LENGTH, REFUSAL, Reply, max_inp
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.shaping.contract import Fault
 
 
 class Model:
@@ -77,7 +78,7 @@ def test_reply_without_code_is_a_proposal_without_source(tmp_path):
     proposals = llm.propose(Archive(), 1, 3)
     assert [bool(p.source) for p in proposals] == [True, False, True]
     lost = proposals[1]
-    assert (lost.error, lost.reply) == ("no compute_* function in the reply", "I would rather not.")
+    assert (str(lost.fault), lost.reply) == ("no compute_* function in the reply", "I would rather not.")
     assert lost.note == "it begins: I would rather not."
     assert llm.usage.input_tokens == 10 * len(model.requests) == 30  # the same prompt is not sent again
 
@@ -86,8 +87,8 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
     llm, model = proposer(lambda r: fenced(r) if "repair" in r.label else "I would rather not.", tmp_path)
     archive = random_archive(1)
     (lost,) = llm.propose(archive, 5, 1)
-    (found,) = llm.repair(archive, [(lost, lost.error)])
-    assert found == replace(lost, source=source("r5_00 repair 1"), origin=found.origin, error="", note="", reply="")
+    (found,) = llm.repair(archive, [(lost, lost.fault)])
+    assert found == replace(lost, source=source("r5_00 repair 1"), origin=found.origin, fault=None, note="", reply="")
     first, second = (request.messages[0].text for request in model.requests)
     assert second.startswith(first[:500]) and "Round 5 of 4" in second
     assert "there was no compute_* function in the reply. The answer began:\n\nI would rather not.\n" in second
@@ -113,13 +114,15 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
 def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path):
     llm, model = proposer(lambda r: reply, tmp_path)
     (lost,) = llm.propose(Archive(), 1, 1)
-    assert (lost.source, lost.error, lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
+    assert (
+        (lost.source, str(lost.fault), lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
+    )
 
 
 def test_variant_of_a_term_is_not_sent_for_repair(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     failed = [Proposal("r2_00", "bad"), Proposal("r2_01", "bad", ("r1_00",), term="cost", factor=0.5)]
-    repaired = llm.repair(random_archive(0), [(p, "an error") for p in failed])
+    repaired = llm.repair(random_archive(0), [(p, Fault("an error")) for p in failed])
     assert repaired[0] is not None and repaired[1] is None and len(model.requests) == 1
 
 
@@ -127,7 +130,7 @@ def test_duplicate_is_repaired_with_what_there_is(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     archive = random_archive(0)
     one, two = llm.propose(archive, 5, 2)
-    llm.repair(archive, [(two, "is the same as r5_00: write another")])
+    llm.repair(archive, [(two, Fault("is the same", kind="duplicate", twin="r5_00"))])
     told = model.requests[-1].messages[0].text
     assert told.startswith("A candidate of yours is the same as r5_00, so it is not trained:")
     assert "keep the idea" not in told and two.source.strip() in told
@@ -176,8 +179,8 @@ def test_functions_outside_the_search_are_left_out_before_anything_sees_them(tmp
     both, blind, plain = llm.propose(Archive(), 1, 3)
     assert (both.source, both.left_out) == (REWARD, ("compute_observation",))
     assert (plain.source, plain.left_out) == (REWARD, ())
-    assert (blind.source, blind.error) == ("", "no compute_reward in the reply, only compute_observation")
-    (repaired,) = llm.repair(Archive(), [(plain, "bad")])
+    assert (blind.source, str(blind.fault)) == ("", "no compute_reward in the reply, only compute_observation")
+    (repaired,) = llm.repair(Archive(), [(plain, Fault("bad"))])
     assert (repaired.source, repaired.left_out) == (REWARD, ("compute_observation",))
     recorded = (tmp_path / "transcript.jsonl").read_text()
     assert recorded.count("def compute_observation") == 3  # replies as they came
@@ -205,13 +208,13 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
         Proposal("r2_01", "a = 1\nb = 2\n", ("r1_00",), "m, sample 1"),
         Proposal("r2_02", "x" * 30_000, ("r1_00",), "m, sample 2"),
     ]
-    repaired = llm.repair(random_archive(0), [(p, f"/a/{p.name}.py:2: bad") for p in failed])
+    repaired = llm.repair(random_archive(0), [(p, Fault("bad", f"/a/{p.name}.py", 2)) for p in failed])
     assert [p and p.name for p in repaired] == ["r2_00", "r2_01", None]  # no code; mended; too long for a prompt
-    assert (repaired[0].source, repaired[0].error) == ("", "no compute_* function in the reply")
+    assert (repaired[0].source, str(repaired[0].fault)) == ("", "no compute_* function in the reply")
     assert repaired[1] == Proposal("r2_01", source("r2_01 repair 1"), ("r1_00",), "m, sample 1, repaired")
     (asked,) = {r.messages[0].text for r in model.requests if r.label == "r2_01 repair 1"}
     assert "r2_01.py:2: bad\n    b = 2" in asked and "a = 1\nb = 2\n" in asked and "/a/" not in asked
-    (again,) = llm.repair(random_archive(0), [(repaired[1], "still bad")])
+    (again,) = llm.repair(random_archive(0), [(repaired[1], Fault("still bad"))])
     assert again.origin == "m, sample 1, repaired, repaired"
     assert model.requests[-1].label == "r2_01 repair 2"
     assert llm.repair(Archive(), []) == []
@@ -219,9 +222,8 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
 
 def test_equal_prompts_get_different_replies(tmp_path):
     llm, model = proposer(fenced, tmp_path)
-    failed = [
-        (Proposal(name, "a = 1\n", (), "m"), "is the same as r1_00: write another") for name in ("r1_01", "r1_02")
-    ]
+    fault = Fault("is the same", kind="duplicate", twin="r1_00")
+    failed = [(Proposal(name, "a = 1\n", (), "m"), fault) for name in ("r1_01", "r1_02")]
     one, two = llm.repair(Archive(), failed)
     assert (one.source, two.source) == (source("r1_01 repair 1"), source("r1_02 repair 1"))
     one, two = llm.repair(Archive(), failed)

@@ -17,6 +17,7 @@ from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.prompt.feedback import feedback
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.terms import term_variants
+from envcoder_bench.shaping.contract import Fault
 
 TYPES = ("compute_reward",)
 REPLIES = {
@@ -38,7 +39,7 @@ def archive():
 def recorded(archive, number, proposals, path):
     """The archive after a round in which every proposal with a source was trained, as a resumed search reads it."""
     ready = [p for p in proposals if p.source]
-    failed = [(p, "no_code", p.error) for p in proposals if not p.source]
+    failed = [(p, "no_code", p.fault) for p in proposals if not p.source]
     rows = [Result(p.name, 1, fitness=0.2, episode_length=3.0) for p in ready]
     write_archive(path, record_round(archive, Round(number, ready, failed, {}), rows))
     return read_archive(path)
@@ -48,9 +49,9 @@ def recorded(archive, number, proposals, path):
 def test_an_odd_reply_is_one_candidate_and_what_follows_reads_it(name, archive, tmp_path):
     llm, _ = proposer(lambda request: REPLIES[name], tmp_path, types=TYPES)
     proposals = llm.propose(archive, 1, 1)
-    assert len(proposals) == 1 and (proposals[0].source or proposals[0].error)
+    assert len(proposals) == 1 and (proposals[0].source or proposals[0].fault)
     assert proposer(lambda request: "", tmp_path, types=TYPES)[0].propose(archive, 1, 1) == proposals  # as resumed
-    llm.repair(archive, [(proposals[0], "odd.py:1: it \x1b[2J fails")])
+    llm.repair(archive, [(proposals[0], Fault("it \x1b[2J fails", "odd.py", 1))])
     archive = recorded(archive, 1, proposals, tmp_path / "archive.json")
     assert feedback(archive, 5_000).encode()
     term_variants(archive, 2, 3, 3, TYPES)
@@ -61,7 +62,7 @@ def test_an_error_in_reading_a_reply_is_that_replys(archive, tmp_path, monkeypat
     monkeypatch.setattr(llm_module, "reduced", lambda *_: [][1])
     llm, _ = proposer(lambda request: "```python\n" + reward() + "```", tmp_path)
     proposals = llm.propose(archive, 1, 2)
-    assert {p.error for p in proposals} == {"cannot be read: IndexError: list index out of range"}
+    assert {str(p.fault) for p in proposals} == {"cannot be read: IndexError: list index out of range"}
     assert all(p.reply and not p.source for p in proposals)  # so that it is repaired
 
 
@@ -74,6 +75,6 @@ def test_a_round_of_odd_replies_is_checked_in_the_jail(archive, tmp_path):
     proposals = [*llm.propose(archive, 1, len(replies)), replace(llm.propose(archive, 2, 1)[0], source=reward())]
     round = check_and_repair(1, proposals, llm, archive, Checker(folder, RunSpec.of(cfg), archive), 0)
     assert proposals[-1].name in {p.name for p in round.ready} and len(round.failed) > 3
-    assert all(error.isprintable() for _, _, error in round.failed)
+    assert all(str(fault).isprintable() for _, _, fault in round.failed)
     folder.write_round(round)
     assert folder.read_round(1) == round and screen.candidates(round)

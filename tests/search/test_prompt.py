@@ -11,6 +11,7 @@ from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.prompt.prompts import Prompts, helper_lines, load_templates, system_prompt
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import inlined, reduced
 from envcoder_bench.sources.registry import find_spec, task_names
@@ -182,8 +183,8 @@ def test_prompt_limit_holds_and_includes_the_best(seed):
         best = archive.best()
         if best is not None:
             assert f"{best.name}, of round {best.round}: fitness" in text
-        assert len(prompts.repair("message", "x = 1\n" * room)) == 0
-        assert "message" in prompts.repair("message", "x = 1\n")
+        assert len(prompts.repair(Fault("message"), "x = 1\n" * room)) == 0
+        assert "message" in prompts.repair(Fault("message"), "x = 1\n")
         again = prompts.missing(archive, 3, "no function", "Hm. " * 75)
         twin = prompts.duplicate(archive, {"r9_00": '"""Mine."""'}, "r9_00", "x = 1\n" * 50)
         assert again and twin and max(len(again), len(twin)) <= room + fixed - len(prompts.system)

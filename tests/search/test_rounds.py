@@ -24,6 +24,7 @@ from envcoder_bench.search.archive import (
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.prompt.feedback import feedback, history_line, summary
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
+from envcoder_bench.shaping.contract import Fault
 
 
 class Checks:
@@ -32,9 +33,9 @@ class Checks:
     def __init__(self):
         self.checked = []
 
-    def errors(self, proposals):
+    def faults(self, proposals):
         self.checked.append([p.name for p in proposals])
-        return {p.name: f"{p.source}!" for p in proposals if p.source.startswith("bad")}
+        return {p.name: Fault(f"{p.source}!") for p in proposals if p.source.startswith("bad")}
 
 
 class Mender:
@@ -44,7 +45,7 @@ class Mender:
         self.told = []
 
     def repair(self, archive, failures):
-        self.told.append([(p.name, error) for p, error in failures])
+        self.told.append([(p.name, str(fault)) for p, fault in failures])
         better = {"bad 2": "bad 1", "bad 1": "good"}
         return [Proposal(p.name, better[p.source]) if p.source in better else None for p, _ in failures]
 
@@ -54,7 +55,7 @@ PROPOSALS = [
     Proposal("r1_01", "bad 1"),
     Proposal("r1_02", "bad 2"),
     Proposal("r1_03", "bad"),
-    Proposal("r1_04", "", error="declined"),
+    Proposal("r1_04", "", fault=Fault("declined")),
 ]
 
 
@@ -71,10 +72,10 @@ def test_repairs_are_limited_to_the_given_number(repairs, ready, left):
     checks, mender = Checks(), Mender()
     round = check_and_repair(1, PROPOSALS, mender, Archive(), checks, repairs)
     assert {p.name: p.source for p in round.ready} == ready
-    assert {p.name: error for p, status, error in round.failed if status == FAILED_AT_LOAD} == left
-    assert [(p.name, error) for p, status, error in round.failed if status == NO_CODE] == [("r1_04", "declined")]
+    assert {p.name: str(fault) for p, status, fault in round.failed if status == FAILED_AT_LOAD} == left
+    assert [(p.name, str(fault)) for p, status, fault in round.failed if status == NO_CODE] == [("r1_04", "declined")]
     first = {"r1_01": "bad 1!", "r1_02": "bad 2!"}
-    assert round.repaired == {name: error for name, error in first.items() if name in ready}
+    assert round.repaired == {name: Fault(text) for name, text in first.items() if name in ready}
     assert checks.checked[0] == ["r1_00", "r1_01", "r1_02", "r1_03"]
     if repairs:
         assert checks.checked[1] == ["r1_01", "r1_02"]
@@ -87,18 +88,21 @@ def test_replies_without_code_are_repaired_and_failed_repairs_are_noted():
         def repair(self, archive, failures):
             sources = {"r1_01": "good", "r1_02": "", "r1_03": ""}
             notes = {"r1_02": ("no reply", "openai:m: 500: down"), "r1_03": ("nothing", "")}
-            return [Proposal(p.name, sources[p.name], (), "", *notes.get(p.name, ("",))[:1],
-                             note=notes.get(p.name, ("", ""))[1]) for p, _ in failures]  # fmt: skip
+            told = {p.name: notes.get(p.name, ("", "")) for p, _ in failures}
+            return [
+                Proposal(name, sources[name], fault=Fault(text) if text else None, note=note)
+                for name, (text, note) in told.items()
+            ]
 
     proposals = [
-        Proposal("r1_00", "", error="no reply", note="openai:m: 429: wait"),
-        *(Proposal(f"r1_0{k}", "", error="no function", reply="Hm.") for k in (1, 3)),
+        Proposal("r1_00", "", fault=Fault("no reply"), note="openai:m: 429: wait"),
+        *(Proposal(f"r1_0{k}", "", fault=Fault("no function"), reply="Hm.") for k in (1, 3)),
         Proposal("r1_02", "bad"),
     ]
     round = check_and_repair(1, proposals, Model(), Archive(), Checks(), 3)
-    assert [p.source for p in round.ready] == ["good"] and round.repaired == {"r1_01": "no function"}
+    assert [p.source for p in round.ready] == ["good"] and round.repaired == {"r1_01": Fault("no function")}
     archive = record_round(Archive(), replace(round, ready=[]))
-    lost = {a.name: (a.status, a.error, a.reason) for a in archive.attempts}
+    lost = {a.name: (a.status, str(a.fault), a.reason) for a in archive.attempts}
     assert lost == {
         "r1_00": (NO_CODE, "no reply", "no reply (openai:m: 429: wait)"),
         "r1_02": (FAILED_AT_LOAD, "bad!", "bad! (its repair failed: no reply (openai:m: 500: down))"),
@@ -119,13 +123,13 @@ def test_results_of_a_run_are_recorded():
         *(Result("r1_00", seed, fitness=0.25, episode_length=20.0) for seed in (2, 3)),
         *(Result("r2_00", seed, fitness=seed / 10, episode_length=30.0 + seed) for seed in (2, 3)),
         Result("r2_01", 2, fitness=0.9, episode_length=30.0),
-        Result("r2_01", 3, ROW_FAILED, error="/a/b/r2_01.py:3: in compute_reward: NaN"),
-        *(Result("r2_02", seed, FAILED_AT_LOAD, error="no") for seed in (2, 3)),
+        Result("r2_01", 3, ROW_FAILED, fault=Fault("NaN", "/a/b/r2_01.py", 3, "compute_reward")),
+        *(Result("r2_02", seed, FAILED_AT_LOAD, fault=Fault("no")) for seed in (2, 3)),
         *(Result(name, seed, fitness=0.1, episode_length=1.0) for name in ("r2_11", "r2_100") for seed in (2, 3)),
     ]
     point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})
     ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_100", "r2_11", "r2_00", "r2_01", "r2_02")]
-    after = record_round(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), rows, [point])
+    after = record_round(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, Fault("declined"))]), rows, [point])
     order = ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_11", "r2_100"]
     assert [a.name for a in after.attempts] == order
     assert after.by_name["r2_11"].points == ()
@@ -138,9 +142,9 @@ def test_results_of_a_run_are_recorded():
     assert (first.parents, first.origin, first.points) == (("r1_00",), "made", (point,))
     # one seed that fails makes a candidate that cannot be relied on
     assert (after.by_name["r2_01"].status, after.by_name["r2_01"].fitness) == (FAILED, None)
-    assert after.by_name["r2_01"].error == "r2_01.py:3: in compute_reward: NaN"
+    assert after.by_name["r2_01"].fault == Fault("NaN", "r2_01.py", 3, "compute_reward")
     assert after.by_name["r2_02"].status == FAILED_AT_LOAD
-    assert (after.by_name["r2_03"].status, after.by_name["r2_03"].error) == (NO_CODE, "declined")
+    assert (after.by_name["r2_03"].status, after.by_name["r2_03"].fault) == (NO_CODE, Fault("declined"))
     assert after.best().name == "r1_00"
     assert before.attempts == [best, other]
 
@@ -175,24 +179,24 @@ def test_checker_errors_have_no_folders(tmp_path):
         Proposal("r1_01", "def compute_reward(:"),
         Proposal("r1_02", "x = 1"),
     ]
-    errors = Checker(folder, RunSpec.of(cfg), Archive()).errors(proposals)
-    assert errors["r1_00"] == "r1_00.py: has more than 100000 characters"
-    assert errors["r1_01"].startswith("r1_01.py:1: ") and errors["r1_02"].startswith("r1_02.py: ")
-    assert not any(str(tmp_path) in error for error in errors.values())
+    faults = Checker(folder, RunSpec.of(cfg), Archive()).faults(proposals)
+    assert str(faults["r1_00"]) == "r1_00.py: has more than 100000 characters"
+    assert (faults["r1_01"].place, faults["r1_02"].place) == ("r1_01.py:1", "r1_02.py")
+    assert not any(str(tmp_path) in str(fault) for fault in faults.values())
 
 
 def test_failed_baseline_keeps_earlier_results():
     human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
     archive = Archive([], {"human": human, "unshaped": Attempt("unshaped", 0, "u")}, "unshaped", {1: (0,)})
     rows = [
-        Result("human", 1, ROW_FAILED, error="/x/human.py:3: in compute_reward: NaN"),
+        Result("human", 1, ROW_FAILED, fault=Fault("NaN", "/x/human.py", 3, "compute_reward")),
         Result("human", 2, fitness=0.4, episode_length=7.0),
-        Result("unshaped", 1, ROW_FAILED, error="no"), Result("unshaped", 2, ROW_FAILED, error="no"),
+        Result("unshaped", 1, ROW_FAILED, fault=Fault("no")), Result("unshaped", 2, ROW_FAILED, fault=Fault("no")),
         *(Result("r2_00", seed, fitness=0.5, fitness_ci_low=0.4, fitness_ci_high=0.6) for seed in (1, 2)),
     ]  # fmt: skip
     after = record_round(archive, Round(2, [Proposal("r2_00", "x")]), rows)
     assert after.baselines["human"].by_seed == {0: 0.2, 2: 0.4} and after.baselines["human"].status == OK
-    assert (after.baselines["unshaped"].status, after.baselines["unshaped"].error) == (FAILED, "no")
+    assert (after.baselines["unshaped"].status, after.baselines["unshaped"].fault) == (FAILED, Fault("no"))
     assert (after.reference, after.seeds) == ("unshaped", {1: (0,), 2: (1, 2)})
     rows = [
         *(Result(name, 3, fitness=0.6) for name in ("human", "unshaped")),

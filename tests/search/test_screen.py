@@ -10,6 +10,7 @@ from envcoder_bench.search.archive import FAILED_AT_LOAD, NO_CODE, Archive, Atte
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
+from envcoder_bench.shaping.contract import Fault
 
 
 def test_candidates_are_listed_with_status():
@@ -17,10 +18,10 @@ def test_candidates_are_listed_with_status():
     ready = [Proposal("r1_00", '"""r1_00, stay up."""\n', left_out=left_out)]
     ready += [Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
     failed = [
-        (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, "/a/r1_02.py:2: in compute_reward: wrong"),
-        (Proposal("r1_03", "", note="m: 500"), NO_CODE, "no reply"),
+        (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, Fault("wrong", "/a/r1_02.py", 2, "compute_reward")),
+        (Proposal("r1_03", "", note="m: 500"), NO_CODE, Fault("no reply")),
     ]
-    shown = screen.candidates(Round(1, ready, failed, {"r1_01": "r1_01.py:1: bad"})).splitlines()
+    shown = screen.candidates(Round(1, ready, failed, {"r1_01": Fault("bad", "r1_01.py", 1)})).splitlines()
     assert shown == [
         "  r1_00    ready     stay up.",
         "                     without compute_goal and compute_torque: not in --shaper_types",
@@ -62,10 +63,10 @@ def test_best_so_far_compares_over_common_seeds():
     assert screen.best_so_far(Archive([], baselines)) == "no candidate has a fitness yet"
 
 
-def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
+def row(name, versus=(math.nan, math.nan, math.nan), rank=1, faults=()):
     mean, low, high = versus
     numbers = dict(vs_human=mean, vs_human_ci_low=low, vs_human_ci_high=high)
-    return Ranked(rank, name, "ok", 0.5, seeds=(5, 6) if rank else (), errors=error, **numbers)
+    return Ranked(rank, name, "ok", 0.5, seeds=(5, 6) if rank else (), faults=faults, **numbers)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
         (row("a", (0.2, math.nan, math.nan)), row("human"), "too few for a confidence interval"),
         (row("a"), row("human", rank=None), "the human baseline has none to compare it with"),
         (
-            row("a", rank=None, error=("/b/a.py: bad",)),
+            row("a", rank=None, faults=(Fault("bad", "/b/a.py"),)),
             row("human"),
             "a has no fitness in the final evaluation: a.py: bad",
         ),

@@ -12,6 +12,7 @@ from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.report import SearchFacts, ancestry, family, write_report
+from envcoder_bench.shaping.contract import Fault
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -40,8 +41,11 @@ def archive(*attempts, human=0.5):
     return Archive(list(attempts), baselines)
 
 
-def failed(name, round, error="f.py:3: in compute_reward: raised", parents=("human",)):
-    return Attempt(name, round, "def f(", parents, status="failed at load", error=error)
+RAISED = Fault("raised", "f.py", 3, "compute_reward")
+
+
+def failed(name, round, fault=RAISED, parents=("human",)):
+    return Attempt(name, round, "def f(", parents, status="failed at load", fault=fault)
 
 
 def read(folder):
@@ -114,7 +118,7 @@ def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
 
 def hostile_search(attack):
     best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
-    bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
+    bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, Fault(attack))
     names = ("task", "task_description", "fitness_meaning", "llm", "stopped", "final_note")
     final = [Ranked(1, attack, "ok", 1.0, 0.9, 1.1, episodes=5, seeds=(1,))]
     return archive(best, bad), SearchFacts(**dict.fromkeys(names, attack), shaper_types=[attack], final=final)
@@ -147,9 +151,8 @@ def test_each_candidate_has_its_source_and_a_diff_to_its_parent(tmp_path):
     rounds.mkdir(parents=True)
     header = "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss\n"
     (rounds / "curves.csv").write_text(header + "1,64,r1_00,0,0.5,1,0.1,0.1,1,1\n2,128,r1_00,0,0.6,1,0.1,0.1,1,1\n")
-    write_report(
-        tmp_path, archive(first, child, failed("r2_01", 2, "r2_01.py:1: in f: raised")), SearchFacts("Cartpole")
-    )
+    bad = failed("r2_01", 2, Fault("raised", "r2_01.py", 1, "f"))
+    write_report(tmp_path, archive(first, child, bad), SearchFacts("Cartpole"))
     shown, words = read(tmp_path)
     for title in ("The search", "Ranking", "Learning curves", "Parents and variants", "Candidates"):
         assert title in words, title
@@ -175,7 +178,7 @@ def test_plots_are_drawn_for_any_number_of_rounds(tmp_path, rounds, count, kind)
         number = k // count + 1
         name = f"r{number}_{k:02d}" + ("_$_{$" * 30 if kind == "long" else "")
         if kind == "failed" or (kind == "spread" and k % 3 == 1):
-            attempts.append(failed(name, number, "e" * 5000))
+            attempts.append(failed(name, number, Fault("e" * 5000)))
         else:
             fitness = 0.5 if kind == "equal" else -3.0 + 1000.0 * k
             attempts.append(Attempt(name, number, HUMAN, ("human",), fitness=fitness))

@@ -65,7 +65,7 @@ def test_nothing_is_run_and_the_dicts_keep_their_lines():
 def test_what_is_no_plain_data_is_refused_at_its_line(line, message):
     with pytest.raises(CandidateError, match=message) as error:
         read_dicts(f"\n{line}\n", "mine.py")
-    assert error.value.line in (2, 3, 4, None) and error.value.file == "mine.py"
+    assert error.value.fault.line in (2, 3, 4, None) and error.value.fault.file == "mine.py"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_whatever_a_task_raises_on_a_dict_is_its_candidates_fault(error):
     dicts = read_dicts(source, "mine.py")
     with pytest.raises(CandidateError, match=type(error).__name__) as fault:
         with_dicts(Candidate("mine", "mine.py", source, {}, dicts=dicts), fails, 0)
-    assert fault.value.line == 3
+    assert fault.value.fault.line == 3
     with pytest.raises(CandidateError, match=type(error).__name__):  # of a trusted file
         load_candidate("mine", source, "mine.py", complete=fails)
 

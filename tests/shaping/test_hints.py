@@ -21,6 +21,7 @@ def fault(code):
         ("dof_vel", "; make it a parameter: compute_reward(..., dof_vel)"),
         ("state_dict['dof_pos']", "; make it a parameter: compute_reward(..., state_dict)"),
         ("self.gain * dof_pos", "; candidates are functions, not methods"),
+        ("__import__('numpy').sum(dof_pos, axis=1)", "; use torch's functions for tensors"),
         ("torch.zeros(4, device='cuda')", "; make new tensors on the state's device: device=x.device"),
     ],
 )
@@ -47,7 +48,9 @@ def test_names_that_are_missing_while_the_file_is_loaded_have_a_remedy():
         ("prev_actions", "the state has no actions of the step before"),
         ("obs_buf", "compute_observation"),
         ("dof_poss", "did you mean dof_pos?"),
-        ("nothing", "eval-shapers --task TASK --describe lists the keys"),
+        ("self", "the keys that it reads, as parameters"),
+        ("env", "the keys that it reads, as parameters"),
+        ("nothing", "eval-shapers with --describe lists the keys"),
     ],
 )
 def test_names_of_isaac_gym_say_how_to_compute_them(name, remedy):

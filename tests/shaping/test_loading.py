@@ -127,6 +127,14 @@ def test_exception_while_loading_is_reported_with_the_users_line():
 
 
 REFUSED = [
+    *(
+        (
+            f"import {name}",
+            f"1: raised ModuleNotFoundError: No module named '{name}' while the file was loaded; "
+            f"read the keys of the state instead of {name} (docs/coming_from.md)",
+        )
+        for name in ("isaaclab", "legged_gym")
+    ),
     ("def compute_reward(state_dict):\n    x = = 1", "2: syntax error: invalid syntax at 'x = = 1'"),
     (
         "import _common",
@@ -344,4 +352,4 @@ def test_a_dict_that_a_task_refuses_has_its_line():
 
     with pytest.raises(CandidateError, match="there is no 'upright'") as error:
         load_candidate("mine", 'rewards = {\n    "a": 1.0,\n    "upright": 1.0,\n}\n', "mine.py", complete=complete)
-    assert error.value.line == 3
+    assert error.value.fault.line == 3

@@ -45,7 +45,7 @@ def test_an_odd_file_is_used_or_has_a_fault_with_its_name(name):
             check(assemble(candidate, load(BASELINE, "human")), task.state, task.constants, task)
     except CandidateError as error:
         assert str(error).isprintable() and len(str(error)) < 3000
-        assert error.file == "odd.py" or name.startswith("error of another file")
+        assert error.fault.file == "odd.py" or name.startswith("error of another file")
     assert process() == before
     assert shaping(reward()).functions["reward"].file == "mine.py"
 

@@ -3,6 +3,7 @@
 import pytest
 
 from envcoder_bench.shaping import text as text_module
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.text import MAX_BYTES, definitions, misleading, unreadable
 
 
@@ -45,7 +46,7 @@ def test_latin_1_is_refused_only_with_non_ascii_characters():
 
 @pytest.mark.parametrize("source", ["x = 1\ny = '\ud800'\n", "x = 1\n# \udcff\n"])
 def test_text_that_is_not_utf_8_is_refused_with_its_line(source):
-    assert unreadable(source) == ("is not UTF-8 text from here on: save the file as UTF-8", 2)
+    assert unreadable(source) == Fault("is not UTF-8 text from here on: save the file as UTF-8", line=2)
 
 
 @pytest.mark.parametrize("source", ["x" * (MAX_BYTES + 1), "é" * (MAX_BYTES // 2 + 1), "\udcff" * (MAX_BYTES // 3 + 1)])

@@ -9,7 +9,7 @@ import torch
 from backends import ANYMAL, KD, KP, Backend, commands, stand, tensors
 from mujoco.batch import SimulationError
 
-from envcoder_bench.sim.mujoco_cpu import MujocoCpu, rotate
+from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.sim.mujoco_model import load_robot
 
 CPU = Backend("mujoco_cpu", "cpu", True)
@@ -36,17 +36,6 @@ def test_position_mode_is_bitwise_independent_of_effort_mode_environments() -> N
             sim.step(command)
     for name, value in tensors(plain).items():
         assert torch.equal(getattr(mixed, name)[0::2], value[0::2]), name
-
-
-def test_rotation_matches_mujoco() -> None:
-    rng = np.random.default_rng(0)
-    quat, vec = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
-    expected = np.zeros((50, 3))
-    for i in range(50):
-        mujoco.mju_rotVecQuat(expected[i], vec[i], quat[i] / np.linalg.norm(quat[i]))
-    np.testing.assert_allclose(rotate(quat, vec), expected, atol=1e-14)
-    np.testing.assert_allclose(rotate(quat, rotate(quat, vec), inverse=True), vec, atol=1e-14)
-    np.testing.assert_array_equal(rotate(np.zeros((50, 4)), vec), vec)
 
 
 def test_mujoco_warnings_are_counted_instead_of_printed_and_logged(

@@ -234,6 +234,14 @@ def test_task_error_in_a_step_is_reported_in_one_line():
 
 
 @pytest.mark.slow
+def test_steps_that_drop_contacts_are_counted_in_their_environment():
+    env = begun()
+    env.task.isaac.sim.engine._dropped[1] = True
+    for _ in played(env, 2):
+        pass
+    assert env.task.contact_overflows.tolist() == [0, 1, 0, 0]
+
+
 def test_environment_resumes_bitwise_from_a_checkpoint():
     cfg = config()
     made = groups(

@@ -14,7 +14,6 @@ from envcoder_bench.report.certainty import first_place, nothing_learnt, verdict
 from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
 from envcoder_bench.report.page.shell import changes
-from envcoder_bench.report.table import split_place
 from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import SKIPPED
@@ -162,22 +161,17 @@ def _lead(run: RunPage) -> list[str]:
 
 def _details(row: Ranked, candidate: PageCandidate, coloured: bool) -> dict[str, Any]:
     """Return a candidate's facts, faults, differences and source for the template."""
-    errors: list[str] = []
-    faults: set[int] = set()  # lines of its file that are named in errors
-    for error in row.errors if row.status != SKIPPED else ():
-        where, message = split_place(error)
-        file, _, line = where.rpartition(":")
-        if line.isdigit() and candidate.file and Path(file).name == Path(candidate.file).name:
-            faults.add(int(line))
-        errors.append(f"{where}: {message}" if where else message)
+    faults = row.faults if row.status != SKIPPED else ()
+    name = Path(candidate.file).name
+    lines = {fault.line for fault in faults if fault.line and name and Path(fault.file).name == name}
     source = candidate.source
     return {
         "facts": {**_results(row), **candidate.facts, "file": candidate.file},
-        "errors": errors,
+        "errors": [*map(str, faults)],
         "remarks": candidate.remarks,
         "against": candidate.against and candidate.against[0],
         "changes": changes(candidate.against[1], source) if source and candidate.against else None,
-        "source": None if source is None else shell.code(source[:MOST_SOURCE], faults, coloured),
+        "source": None if source is None else shell.code(source[:MOST_SOURCE], lines, coloured),
     }
 
 

@@ -16,7 +16,6 @@ import torch
 from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.rows import Result, result_of
-from envcoder_bench.tasks.base import UNTRAINED
 
 FORMAT = 1  # of run folders
 GroupKey = tuple[str, int]  # a candidate's name and a seed
@@ -68,8 +67,7 @@ class Checkpoint:
     @property
     def begun(self) -> bool:
         """Whether any training or evaluation is saved."""
-        untrained = any(result.candidate == UNTRAINED for result in self.results)
-        return bool(self.waves or self.jobs or untrained)
+        return bool(self.waves or self.jobs or any(result.measured for result in self.results))
 
     @property
     def waves_begun(self) -> list[list[GroupKey]]:

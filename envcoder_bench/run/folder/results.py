@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from envcoder_bench.run.folder.ranked import rank_run, write_studies
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
-from envcoder_bench.shaping.contract import CandidateError, is_skip
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.tasks.base import BASELINES, HUMAN
@@ -29,12 +29,10 @@ log = logging.getLogger(__name__)
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
-def not_trained(cfg: RunConfig, failed: dict[str, CandidateError]) -> list[Result]:
+def not_trained(cfg: RunConfig, faults: Mapping[str, Fault]) -> list[Result]:
     """Return a row per candidate and seed for candidates that never trained: failed at load, or skipped."""
-    status = {name: SKIPPED if is_skip(error) else FAILED_AT_LOAD for name, error in failed.items()}
-    return [
-        Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in run_seeds(cfg)
-    ]
+    status = {name: SKIPPED if fault.kind == "nothing asked" else FAILED_AT_LOAD for name, fault in faults.items()}
+    return [Result(name, seed, status[name], fault=fault) for name, fault in faults.items() for seed in run_seeds(cfg)]
 
 
 def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: list[Result]) -> None:

@@ -32,7 +32,7 @@ from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Fault, Shaping
 from envcoder_bench.shaping.dicts import with_dicts
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
@@ -44,7 +44,7 @@ from envcoder_bench.trainers.registry import trainer_class
 from mujoco_batches.process import collection_paused
 
 log = logging.getLogger(__name__)
-Faults = dict[str, CandidateError]
+Faults = dict[str, Fault]
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _groups(
             shaping = check_and_trace(source, context, cfg.seed)
             first.append((source, shaping, make_group(source, shaping, context, cfg.seed)))
         except CandidateError as error:
-            faults[source.name] = error
+            faults[source.name] = error.fault
         else:
             _warn_if_stateful([one for one in shaping.functions.values() if KINDS[one.type].shaper])
             context.tracer.tell()
@@ -189,7 +189,7 @@ def _groups(
         try:
             more = [make_group(source, shaping, context, seed) for seed in others]
         except CandidateError as error:  # its text is read again with each seed
-            faults[source.name] = error
+            faults[source.name] = error.fault
         else:
             groups += [group, *more]
     return groups, faults
@@ -264,7 +264,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
 
 def _jailed(
     cfg: RunConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
-) -> dict[str, Candidate | CandidateError]:
+) -> dict[str, Candidate | Fault]:
     """Load, check and trace untrusted files in the jail; the results are programs without Python code.
 
     Raises UserError if untrusted code cannot be confined on this machine.
@@ -286,7 +286,7 @@ def _jailed(
                 with of_candidate(candidate.file):
                     results[name] = with_dicts(candidate, complete, cfg.seed)
             except CandidateError as error:
-                results[name] = error
+                results[name] = error.fault
     return results
 
 
@@ -306,10 +306,10 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
 def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
     for function in functions:
         if function.stateful_line is not None:
-            log.warning(stateful_note(function))
+            log.warning("%s", stateful_note(function))
 
 
-def stateful_note(function: CandidateFunction) -> str:
-    """Return a message on a function that keeps values between calls."""
-    where = f"{function.file}:{function.stateful_line}: in {function.type}"
-    return f"{where}: keeps values between calls, which --resume cannot restore"
+def stateful_note(function: CandidateFunction) -> Fault:
+    """Return a remark on a function that keeps values between calls."""
+    message = "keeps values between calls, which --resume cannot restore"
+    return Fault(message, function.file, function.stateful_line, function.type)

@@ -15,7 +15,7 @@ from typing import Any
 
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.run.spec import CandidateSource
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Fault, Shaping, assemble
 from envcoder_bench.shaping.faults import by_user
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import Complete, load_candidate
@@ -47,7 +47,7 @@ class RunFiles:
     fitness: CandidateSource | None
     shaper_types: Sequence[str] | None
     slow: SlowFiles
-    jailed: Mapping[str, Candidate | CandidateError] = field(default_factory=dict)
+    jailed: Mapping[str, Candidate | Fault] = field(default_factory=dict)
     loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
     keeping: set[tuple[str, str]] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
@@ -89,8 +89,8 @@ def baseline_sources(task: TaskSpec, config: Mapping[str, Any] | None = None) ->
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
     """Load a file as a new module, or return a loaded one that groups can share. Raises CandidateError."""
     judged = files.jailed.get(source.name)
-    if isinstance(judged, CandidateError):
-        raise judged
+    if isinstance(judged, Fault):
+        raise CandidateError.of(judged)
     if judged is not None:
         return judged
     key = (source.name, seed)

@@ -525,6 +525,6 @@ def rollout(
         parts.append([torch.stack([total[0], *(x[0] for x in named.values())]).cpu() for total, named in rows])
     env.dispatch.poll()
     if 0 in env.failures:
-        raise env.failures[0]
+        raise CandidateError.of(env.failures[0])
     table = torch.cat([torch.cat(rows, dim=1) for rows in parts], dim=1).double().numpy()
     return table[0], dict(zip(shaping.components, table[1:]))

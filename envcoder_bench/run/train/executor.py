@@ -46,6 +46,7 @@ from envcoder_bench.run.workers.messages import (
     TrainingStopped,
     UntrainedEvaluated,
 )
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.spec import Can
 
@@ -352,10 +353,10 @@ class Executor(JobHandler):
     def failed(self, job: Job, reason: str) -> None:
         self._discard(job)
         self._num_done += 1
-        error = f"its training crashed two workers: {reason}"
+        fault = Fault(f"its training crashed two workers: {reason}", kind="crashed")
         for name, seed in job.items:
-            log.warning("candidate %s (seed %s) failed: %s", name, seed, error)
-        self._finish_wave([Result(name, seed, FAILED, error=error) for name, seed in job.items], {})
+            log.warning("candidate %s (seed %s) failed: %s", name, seed, fault)
+        self._finish_wave([Result(name, seed, FAILED, fault=fault) for name, seed in job.items], {})
         self._report()
 
     def _update_progress(self, job: Job, message: Progress) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from envcoder_bench.core.words import join_some
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.table import CONTACTS_HINT, MOST_NAMED
+from envcoder_bench.shaping.contract import Fault
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"
@@ -79,20 +81,20 @@ def _total(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
 # a fitness that is NaN or infinity, which is a fault of the task or of the fitness file
 
 
-def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> str | None:
-    """Return why a group has no fitness after an evaluation, for ``Result.error``; None if it has one."""
+def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> Fault | None:
+    """Return why a group has no fitness after an evaluation; None if it has one."""
     fitness = episodes.fitness[group]
     faulty = fitness[~torch.isfinite(fitness)]
     if not len(faulty):
         return None
     share = f"{len(faulty)} of {len(fitness)} evaluation episodes"
-    return f"{_place(evaluation, group)}: fitness is {_kind(faulty)} in {share}: {_CHECK}"
+    return replace(_fitness_fault(evaluation, group), message=f"fitness is {_words(faulty)} in {share}", remedy=_CHECK)
 
 
-def _kind(faulty: Tensor) -> str:
-    """Return what numbers that are not finite are."""
-    kinds = [word for word, is_one in (("NaN", torch.isnan), ("infinite", torch.isinf)) if bool(is_one(faulty).any())]
-    return " or ".join(kinds)
+def _words(faulty: Tensor) -> str:
+    """Return ``NaN``, ``infinite`` or both for numbers that are not finite."""
+    tests = {"NaN": torch.isnan, "infinite": torch.isinf}
+    return " or ".join(word for word, test in tests.items() if bool(test(faulty).any()))
 
 
 class FitnessMonitor:
@@ -117,20 +119,23 @@ class FitnessMonitor:
         numbers = episodes.fitness[faulty]
         numbers = numbers[~torch.isfinite(numbers)]
         whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new, MOST_NAMED)
-        return [
-            f"{_place(evaluation, faulty[0])}: fitness is {_kind(numbers)} for {whose} in the evaluation at iteration"
-            f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation fails"
-        ]
+        fault = replace(
+            _fitness_fault(evaluation, faulty[0]),
+            message=f"fitness is {_words(numbers)} for {whose} in the evaluation at iteration {iteration}",
+            remedy=f"{_CHECK}; a candidate with such an episode in its last evaluation fails",
+        )
+        return [str(fault)]
 
 
-def _place(evaluation: GroupedVecTask, group: int) -> str:
-    """Return file, line and name of the function that measures fitness."""
+def _fitness_fault(evaluation: GroupedVecTask, group: int) -> Fault:
+    """Return a fault, without a message, of the function that measures fitness."""
     function = evaluation.dispatch.shapings[group].functions.get("fitness")
     if function is not None:
-        return f"{function.file}:{function.line}: in {function.type}"
+        return Fault("", function.file, function.line, function.type, "not finite")
     task = type(evaluation.task)
     code = getattr(task.fitness, "__code__", None)
-    return f"{task.name}: in fitness" if code is None else f"{code.co_filename}:{code.co_firstlineno}: in fitness"
+    place = (task.name, None) if code is None else (code.co_filename, code.co_firstlineno)
+    return Fault("", *place, "fitness", "not finite")
 
 
 class NoiseMonitor:

@@ -37,16 +37,16 @@ def trained(session: Session) -> list[Result]:
         fields: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
         fields.update((name, by_group[g]) for name, by_group in counts.items())
         if g in failures or session.episodes is None:
-            fields.update(status=FAILED, error=str(failures.get(g, "")))
+            fields.update(status=FAILED, fault=failures.get(g))
         else:
             fields.update(shaped_return=returns[g])
-            reason = no_fitness(session.evaluation, session.episodes, g)
-            if reason is None:
+            fault = no_fitness(session.evaluation, session.episodes, g)
+            if fault is None:
                 fields.update(scores(session.spec, session.episodes, g))
                 if session.half_step is not None:
                     fields.update(half_step_fitness=session.half_step[g])
             else:  # a later evaluation may be without a fault
-                fields.update(status=FAILED if session.complete else RUNNING, error=reason)
+                fields.update(status=FAILED if session.complete else RUNNING, fault=fault)
         results.append(Result(group.name, group.seed, **fields))
     return results
 
@@ -110,7 +110,7 @@ def evaluate_untrained(
     for g, seed in enumerate(seeds):
         fault = failures.get(g) or no_fitness(env, episodes, g)
         if fault is not None:
-            rows.append(Result(UNTRAINED, seed, FAILED, error=str(fault)))
+            rows.append(Result(UNTRAINED, seed, FAILED, fault=fault))
             continue
         row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
         rows.append(row)

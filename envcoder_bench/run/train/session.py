@@ -33,6 +33,7 @@ from envcoder_bench.run.spec import PARAMS, RunConfig, RunSpec
 from envcoder_bench.run.train.monitors import FitnessMonitor, NoiseMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
@@ -272,8 +273,8 @@ class Session:
         """Return the mean fitness of each group in the episodes of the final evaluation with half the physics step."""
         shapings, seeds = [group.evaluation for group in self.groups], [group.seed for group in self.groups]
         env = build_env(at_half_step(self.spec), shapings, seeds, self.cfg.evaluation.num_envs)
-        for group, error in self.failures().items():
-            env.dispatch.fail(group, error)
+        for group, fault in self.failures().items():
+            env.dispatch.fail(group, fault)
         played = run_episodes(env, policy, self._rounds, EVALUATION_STEP).cpu()
         env.dispatch.poll()
         fitness = played.first(self.cfg.evaluation.final_episodes).fitness.double().mean(dim=1).tolist()
@@ -301,7 +302,7 @@ class Session:
         """Whether there is nothing left to train until the wave's end."""
         return self.complete or (self.wave.until is not None and self.iteration >= self.wave.until)
 
-    def failures(self) -> dict[int, Any]:
+    def failures(self) -> dict[int, Fault]:
         """Return the faults of training and evaluation by group."""
         return {**self.evaluation.failures, **self.env.failures}
 
@@ -377,14 +378,14 @@ class Session:
     # messages
 
     def _report_failures(self) -> None:
-        for group, error in self.failures().items():
+        for group, fault in self.failures().items():
             if group not in self.failed_at:
                 self.failed_at[group] = self.iteration
                 who = self.groups[group]
-                log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, error)
+                log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, fault)
                 # a fault in evaluation ends the training, too, and vice versa
-                self.env.dispatch.fail(group, error)
-                self.evaluation.dispatch.fail(group, error)
+                self.env.dispatch.fail(group, fault)
+                self.evaluation.dispatch.fail(group, fault)
 
     def _report_physics(self) -> None:
         """Add the simulations' counts and warnings, and report new ones; one device sync."""

@@ -18,7 +18,7 @@ from envcoder_bench.run.workers.head import Head, JobHandler, Pool
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.run.workers.messages import Check, Checked, Ready, Request, WorkerSetup
 from envcoder_bench.run.workers.worker import Worker, code_digest
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
 from mujoco_batches.process import usable_cpus
@@ -145,8 +145,8 @@ class _Checking(JobHandler):
 
     def failed(self, job: Job, reason: str) -> None:
         for name in job.items:
-            error = f"its check crashed two workers: {reason}"
-            self.faults[name] = CandidateError(error, self._sources[name].file)
+            message = f"its check crashed two workers: {reason}"
+            self.faults[name] = Fault(message, self._sources[name].file, kind="crashed")
 
 
 # the worker of a run on one device

@@ -79,8 +79,6 @@ class Worker:
         """Load, check and trace candidates; send ``Checked``."""
         probe = self.planner.take_probe()
         groups, faults = prepare(replace(self._spec, sources=tuple(request.sources)), probe, request.settle)
-        for error in faults.values():  # frames keep tensors alive, and may not be picklable
-            error.__traceback__ = error.__cause__ = error.__context__ = None
         del probe
         release(self._spec.config.device)
         self._groups.update({group.key: group for group in groups})

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from envcoder_bench.core.words import counted, cut, without_folders
-from envcoder_bench.report.table import split_place
+from envcoder_bench.core.words import counted, cut
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.statistics import FitnessModel, half_width
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, compared, difference
 from envcoder_bench.search.terms import effects_text
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -269,19 +269,20 @@ def _subsample(points: list[Point], count: int) -> list[Point]:
 def failure(attempt: Attempt) -> str:
     """Describe why a candidate failed, with the line of its file."""
     event = "stopped in training" if attempt.status == FAILED else "was not trained"
-    return f"{attempt.name} {event}: {explain(attempt.error, attempt.source)}"
+    return f"{attempt.name} {event}: {_explained(attempt)}"
 
 
-def explain(error: str, source: str) -> str:
-    """Return an error as ``NAME:LINE: MESSAGE`` without folders, followed by that line of the candidate's source."""
-    location, message = split_place(without_folders(error))
-    message = cut(message, ERROR_WIDTH)
-    if not location:
-        return message
-    file, _, number = location.rpartition(":")
-    lines = source.splitlines() if Path(file).stem not in NOT_CANDIDATES else []
-    text = cut(lines[int(number) - 1].strip(), LINE_WIDTH) if 0 < int(number) <= len(lines) else ""
-    return f"{Path(file).name}:{number}: {message}" + (f"\n    {text}" if text else "")
+def _explained(attempt: Attempt) -> str:
+    return "" if attempt.fault is None else explain(attempt.fault, attempt.source)
+
+
+def explain(fault: Fault, source: str) -> str:
+    """Return a fault as ``NAME:LINE: MESSAGE`` without folders, followed by that line of the candidate's source."""
+    fault = fault.without_folders()
+    message = cut(fault.text, ERROR_WIDTH)
+    lines = source.splitlines() if Path(fault.file).stem not in NOT_CANDIDATES else []
+    text = cut(lines[fault.line - 1].strip(), LINE_WIDTH) if fault.line and 0 < fault.line <= len(lines) else ""
+    return (f"{fault.place}: {message}" if fault.place else message) + (f"\n    {text}" if text else "")
 
 
 def history_line(attempt: Attempt, archive: Archive) -> str:
@@ -295,7 +296,7 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         stopped = f" when stopped at iteration {attempt.stopped_at}" if attempt.stopped_at else ""
         score = f"{rounded(attempt.fitness)}{seeds}{compared}{stopped}"
     else:
-        score = f"failed: {split_place(without_folders(attempt.error))[1]}"
+        score = f"failed: {'' if attempt.fault is None else attempt.fault.without_folders().text}"
     return cut(f"{attempt.name}{parents}: {score}; {described(attempt.source)}", LINE_WIDTH)
 
 

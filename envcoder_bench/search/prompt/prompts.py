@@ -19,6 +19,7 @@ from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt.feedback import explain, feedback, history
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SECTION_TYPES, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import Field
@@ -63,7 +64,7 @@ class Prompts:
             least = max_chars - self._room + MIN_FEEDBACK
             share = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
             raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{share}")
-        self.repair("", "")  # raises now if a template is invalid
+        self.repair(Fault(""), "")  # raises now if a template is invalid
         self.duplicate(Archive(), {}, "", "")
         self.missing(Archive(), 1, "", "")
 
@@ -77,9 +78,9 @@ class Prompts:
     def _next(self, round: int, text: str) -> str:
         return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text)
 
-    def repair(self, error: str, source: str) -> str:
+    def repair(self, fault: Fault, source: str) -> str:
         """Return the user's message for the repair of a file; empty if it would be too long."""
-        return self._if_short(fill(self._templates, REPAIR, error=explain(error, source), source=source.strip()))
+        return self._if_short(fill(self._templates, REPAIR, error=explain(fault, source), source=source.strip()))
 
     def duplicate(self, archive: Archive, others: Mapping[str, str], twin: str, source: str) -> str:
         """Return the user's message for a file that equals another; empty if it would be too long.

@@ -22,12 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mujoco_batches.physics.batch import collected, make_batch, step_batch
+from mujoco_batches.physics.batch import collected, make_batch, step_batch, take_overflows
 
 # fields that mjlab's code writes
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")
 _EAGER = ("sensordata",)  # fields of which views are kept
-_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _INNER = {"geom_aabb": (2, 3), "cam_mat0": (3, 3)}  # shapes of the rows of fields that are flat in C
 _MATRICES = ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat")
 
@@ -198,13 +197,10 @@ class BatchSimulation:
         self.cfg, self.device, self.num_envs = cfg, device, num_envs
         self.mj_model = spec.compile() if model is None else model
         cfg.mujoco.apply(self.mj_model)
-        if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(self.mj_model):
-            self.mj_model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE  # as in sim/mujoco_cpu.py
         self.warnings: Counter[str] = Counter()
         with self._counting():
             self.batch = make_batch(self.mj_model, num_envs)
             self.batch.forward()
-        self._full = self.batch.warning[:, _FULL, 1]
         self.data = BatchData(self.batch, num_envs, self._counting)
         self.model = BatchModel(self.batch, self.mj_model, num_envs)
         self.expanded_fields: set[str] = set()
@@ -260,9 +256,7 @@ class BatchSimulation:
 
     def take_overflows(self) -> Tensor:
         """Return where contacts or constraints were dropped since the last call: ``(num_envs,)`` bool."""
-        dropped = torch.from_numpy((self._full > 1).any(axis=1))
-        self._full[...] = 1
-        return dropped
+        return torch.from_numpy(take_overflows(self.batch))
 
     @contextmanager
     def _counting(self) -> Iterator[None]:

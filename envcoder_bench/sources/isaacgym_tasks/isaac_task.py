@@ -227,6 +227,7 @@ class IsaacTask(Task):
         self._mirror.sync(self._results)
         self.state["reset_buf"].copy_(ends)
         torch.logical_or(self._gym.blown, self._not_finite(), out=self.unstable)  # type: ignore[arg-type]
+        self.contact_overflows += self.scene.take_overflows() & ~self.unstable
 
     def _not_finite(self) -> Tensor:
         live = self.scene.read()

@@ -175,6 +175,11 @@ class Scene:
         state = {"roots": self._roots.to("cpu", copy=True)}
         return state if self._dofs is None else {**state, "dofs": self._dofs.to("cpu", copy=True)}
 
+    def take_overflows(self) -> Tensor | bool:
+        """Return where contacts were dropped since the last call, ``(num_envs,)``; False with NVIDIA's ``isaacgym``."""
+        engine = getattr(self._sim, "engine", None)
+        return False if engine is None else engine.take_overflows()
+
     def undo_others(self, env_ids: Tensor, state: dict[str, Tensor]) -> None:
         """Restore the rows of ``state``, from ``get_state``, except those of the environments ``env_ids``."""
         kept = torch.zeros(self._num_envs, 1, dtype=torch.bool)

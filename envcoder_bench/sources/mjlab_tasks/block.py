@@ -25,6 +25,7 @@ from mjlab.managers.metrics_manager import MetricsManager, NullMetricsManager
 from mjlab.managers.observation_manager import ObservationManager
 from torch import Tensor
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, PatchError, misshapen, raised_in
@@ -77,6 +78,50 @@ class Terms:
         there = ", ".join(self.active_terms)
         message = f"a curriculum or event reads the term '{name}' of {self.table.section}; there are {there}"
         raise ValueError(f"{message}: patch the curriculum, too")
+
+
+class Rewards(Terms):
+    """The reward terms of a block whose groups have the same ones, as ``RewardManager`` has them.
+
+    Commands and observations of some packages read its private parts.
+
+    Args:
+        block: ``world.reads_rewards`` says whether the task's own code reads them; then blocks differ in rewards, too.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    @property
+    def active_terms(self) -> list[str]:
+        self._refuse_mixed()
+        return super().active_terms
+
+    def get_term_cfg(self, name: str) -> Any:
+        self._refuse_mixed()
+        return super().get_term_cfg(name)
+
+    @property
+    def _term_names(self) -> list[str]:
+        return self.active_terms
+
+    @property
+    def _term_cfgs(self) -> list[Any]:
+        self._refuse_mixed()
+        return [term.cfg for term in self.table.terms]
+
+    @property
+    def _step_reward(self) -> Tensor:
+        """Weighted terms of the last step, per second if the config scales them by the step: ``(n, terms)``."""
+        names = self.active_terms
+        return self._block.reward_terms[:, : len(names)] / self._block.reward_scale
+
+    def _refuse_mixed(self) -> None:
+        world = self._block.world
+        world.has_read_rewards = True
+        if not (world.reads_rewards or changes_terms(self._block.cfg.curriculum)):
+            message = "env.reward_manager is there for the task's own code and for curricula"
+            raise UserError(f"{message}: a candidate's other terms cannot read it")
 
 
 class Terminations(Terms):
@@ -140,6 +185,16 @@ class Block(EnvView):
         self._observations: list[tuple[ObservationManager, slice]] = []
         self._failed = False
 
+    @property
+    def reward_terms(self) -> Tensor:
+        """The weighted reward terms of the last step: ``(n, columns)``."""
+        return self._buffers["terms"]
+
+    @property
+    def reward_scale(self) -> float:
+        """The factor of all weights: seconds of a step, or 1."""
+        return self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
+
     def attempt(self, call: Callable[..., None], *args: Any) -> None:
         """Call a method for commands, events or the curriculum; if those of a candidate raise, its groups stop."""
         if self._failed:
@@ -184,7 +239,7 @@ class Block(EnvView):
         ends = Terminations(self._n, self.device_)
         self.termination_manager = ends  # type: ignore[assignment]
         self.ends = ends.table = self._table("terminations", "time_out")
-        rewards = Terms()
+        rewards = Rewards(self)
         self.reward_manager = rewards  # type: ignore[assignment]
         self.rewards = rewards.table = self._table("rewards")
         self._weights = [self._weight(term) for term in self.rewards.terms]
@@ -235,8 +290,7 @@ class Block(EnvView):
         if value is None:
             return None
         # the product in the order of mjlab's reward manager
-        scale = self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
-        part = value * (weight if self._plain else term.cfg.weight) * scale
+        part = value * (weight if self._plain else term.cfg.weight) * self.reward_scale
         clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
         if term.foreign:  # its NaN is a fault, except of unstable physics; beside graphs the dispatcher finds it
             clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
@@ -409,13 +463,7 @@ class Block(EnvView):
         """Return a view of some environments of the block, with its managers."""
         if rows == slice(0, self._n):
             return self
-        first = self.rows.start
-        env = EnvView(self.world, slice(first + rows.start, first + rows.stop), self.cfg)
-        for name in ("command_manager", "termination_manager"):
-            if hasattr(self, name):
-                setattr(env, name, ManagerView(getattr(self, name), rows))
-        env.event_manager = self.event_manager
-        return env
+        return PartView(self, rows)
 
     def _table(self, section: str, *attributes: str) -> TermTable:
         configs = [getattr(cfg, section) for cfg in self.configs]
@@ -499,6 +547,23 @@ class Block(EnvView):
         self._shapes.name = name
         with self._drawing(name, self.draws.step), self._shapes:
             yield
+
+
+class PartView(EnvView):
+    """Some environments of a block, with its managers as soon as it has them."""
+
+    def __init__(self, block: Block, rows: slice) -> None:
+        first = block.rows.start
+        super().__init__(block.world, slice(first + rows.start, first + rows.stop), block.cfg)
+        self._block, self._rows = block, rows
+        self.event_manager = block.event_manager
+
+    def __getattr__(self, name: str) -> Any:
+        managers = ("command_manager", "termination_manager", "reward_manager")
+        manager = vars(vars(self).get("_block", _NOTHING)).get(name) if name in managers else None
+        if manager is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return ManagerView(manager, self._rows)
 
 
 def _numbers(cfg: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Facts:
         widths: columns of the buffers of observations by group, and of reward terms.
         own_widths: columns of the registered observations.
         needs_warp: whether its code reads what MuJoCo on a CPU does not have.
+        reads_rewards: whether it reads ``env.reward_manager``, so that candidates with other rewards share no block.
         fields: the keys of its state.
         notes: it in words, as ``Task`` has it.
     """
@@ -34,5 +35,6 @@ class Facts:
     widths: Mapping[str, int]
     own_widths: Mapping[str, int] = field(default_factory=dict)
     needs_warp: bool = False
+    reads_rewards: bool = False
     fields: Mapping[str, Field] = field(default_factory=dict)
     notes: str = ""

@@ -52,11 +52,13 @@ def patched_one(base: Any, patch: Patches, actor: str = "actor") -> Any:
     return cfg
 
 
-def world_key(cfg: Any) -> Any:
-    """Return what groups of one block have in common."""
+def world_key(cfg: Any, reads_rewards: bool = False) -> Any:
+    """Return what groups of one block have in common; ``reads_rewards``: see ``Facts``."""
     own = [cfg.commands, cfg.events, cfg.curriculum]
     if changes_terms(cfg.curriculum):  # it sets weights of all groups of the block
         own += [cfg.rewards, cfg.terminations]
+    elif reads_rewards:
+        own.append(cfg.rewards)
     return tuple(map(frozen, own))
 
 

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
@@ -14,7 +13,6 @@ from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, PatchError, raised
 from envcoder_bench.sources.mjlab_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
 from envcoder_bench.sources.mjlab_tasks.source import shared_by_groups
 from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
-from envcoder_bench.tasks.base import EnvGroups
 
 TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
@@ -122,15 +120,8 @@ class MjlabSections:
     def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
         task = self._trial
-        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
-        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
         try:
-            task.patch([patches])
-            task.attach(groups)
-            task.prepare_reset(everyone)
-            task.settle()
-            task.step(groups.actions)
-            task.settle()
+            task.try_step(patches)
         except PatchError:
             raise
         except FAULTS as error:

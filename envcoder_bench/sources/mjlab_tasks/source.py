@@ -24,12 +24,14 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, causes, near_matches
 from envcoder_bench.sources.mjlab_tasks import PREFIX, SECTIONS
 from envcoder_bench.sources.mjlab_tasks.faults import PatchError
 from mujoco_batches.compat.warp_start import start_warp
 
-INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
+INSTALL = (
+    "mjlab is not installed: pip install 'envcoder-bench[mjlab]' && pip install --no-deps mjlab==1.6.0 (docs/mjlab.md)"
+)
 
 _broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
 _HERE = Path(__file__).parents[2]  # of this package
@@ -224,13 +226,6 @@ def _adaptive(command: Any) -> list[str]:
 
 def _without_none(terms: Mapping[str, Any]) -> dict[str, Any]:
     return {name: term for name, term in terms.items() if term is not None}
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it was raised from."""
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def described(error: Exception, package: str = "") -> str:

@@ -12,10 +12,11 @@ from typing import Any
 
 import yaml
 
+from envcoder_bench.core.errors import causes
 from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.source import Source, causes, described, find_source, quiet, refuse_unsupported
+from envcoder_bench.sources.mjlab_tasks.source import Source, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.sources.mjlab_tasks.words import notes_of
 from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field, Task
@@ -88,7 +89,8 @@ def facts_of(task: str) -> Facts:
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
         obs_sets, train = source.obs_sets(cfg.observations), _train(source, cfg.is_finite_horizon)
-        facts = Facts(source, measure_of(cfg), train, obs_sets, {**dict.fromkeys(obs_sets, 4096), "terms": 512})
+        widths = {**dict.fromkeys(obs_sets, 4096), "terms": 512}
+        facts = Facts(source, measure_of(cfg), train, obs_sets, widths, reads_rewards=True)
         try:
             try:
                 trial = MjlabTask(facts, {}, 2, "cpu")
@@ -97,13 +99,15 @@ def facts_of(task: str) -> Facts:
                     raise
                 facts = replace(facts, needs_warp=True)
                 trial = MjlabTask(facts, {}, 2, "cpu")
+            trial.try_step()
             own = trial.blocks[0].obs_widths()
         except Exception as error:
             raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
         terms = len(trial.blocks[0].configs[0].rewards)
         widths = {**{name: width + SPARE_COLUMNS for name, width in own.items()}, "terms": terms + SPARE_TERMS}
         notes = notes_of(trial.world, trial.blocks[0])
-    return replace(facts, widths=widths, own_widths=own, fields=_fields(widths, trial), notes=notes)
+    fields, reads_rewards = _fields(widths, trial), trial.world.has_read_rewards
+    return replace(facts, widths=widths, own_widths=own, reads_rewards=reads_rewards, fields=fields, notes=notes)
 
 
 def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:

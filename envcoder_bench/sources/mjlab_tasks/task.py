@@ -16,7 +16,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.patches import patched
+from envcoder_bench.sources.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.sources.mjlab_tasks.source import quiet
 from envcoder_bench.tasks.base import EnvGroups, Task
 
@@ -54,7 +54,7 @@ class MjlabTask(Task):
         self.device = torch.device(device)
         with quiet():
             simulation = simulation_of(cfg, device, facts.needs_warp)
-            self.world = World(facts.source.env_cfg(), num_envs, device, simulation, facts.obs_sets)
+            self.world = World(facts, num_envs, device, simulation)
         env = self.world.env
         self.dt, self.substeps = env.step_dt, env.cfg.decimation
         # IsaacGymEnvs' time-out comes one step earlier than mjlab's
@@ -120,11 +120,12 @@ class MjlabTask(Task):
         self._groups, self.faults = groups, {}
         configs = patched(self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self._restore_model()
+        self._buffers["terms"].zero_()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
-            for first, last in runs([world_key(cfg) for cfg in configs]):
+            for first, last in runs([world_key(cfg, self.world.reads_rewards) for cfg in configs]):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 own = range(first, last)
@@ -167,6 +168,16 @@ class MjlabTask(Task):
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         # unused: the action goes to mjlab's action terms
         return torch.zeros_like(action)
+
+    def try_step(self, patches: Patches | None = None) -> None:
+        """Begin episodes with a candidate's patches, and take a step without actions."""
+        groups = EnvGroups.alone(self.num_envs, torch.zeros(self.num_envs, self.num_dofs, device=self.device))
+        self.patch([patches or {}])
+        self.attach(groups)
+        self.prepare_reset(torch.ones_like(self._mask))
+        self.settle()
+        self.step(groups.actions)
+        self.settle()
 
     # one control step
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sources.mjlab_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginning
 from envcoder_bench.sources.mjlab_tasks.parts import Call, Parts
 from envcoder_bench.sources.mjlab_tasks.view import Commands, EnvView
@@ -36,7 +37,7 @@ class World:
     """One scene in ``num_envs`` environments.
 
     Args:
-        cfg: mjlab's config of the task, which this class may change.
+        facts: of the task.
         simulation: creates the simulation, as mjlab's ``Simulation``.
 
     Attributes:
@@ -44,19 +45,14 @@ class World:
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often mjlab's code has read ``steps``, or has run the simulation.
         parts: runs the parts of a step.
-        obs_sets: the groups of observations that the actor, and the critic, read, side by side.
+        obs_sets, reads_rewards: see ``Facts``.
+        has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
-    def __init__(
-        self,
-        cfg: Any,
-        num_envs: int,
-        device: str,
-        simulation: Callable[..., Any],
-        obs_sets: Mapping[str, Sequence[str]],
-    ) -> None:
-        self.obs_sets = obs_sets
+    def __init__(self, facts: Facts, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
+        self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
+        cfg = facts.source.env_cfg()
         cfg.scene.num_envs = num_envs
         generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
         if generator is not None and generator.seed is None:

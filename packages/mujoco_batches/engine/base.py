@@ -83,6 +83,13 @@ class Engine(ABC):
         """Advance by one ``simulate``."""
 
     @abstractmethod
+    def take_overflows(self) -> Tensor:
+        """Return where contacts or constraint rows were dropped since the last call: ``(num_envs,)`` bool.
+
+        There was no room for them. Steps in which the physics failed do not count.
+        """
+
+    @abstractmethod
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         """Set roots from ``(num_envs * num_actors, 13)``; of fixed roots, the pose.
 

@@ -11,15 +11,11 @@ from torch import Tensor
 from mujoco_batches.engine.base import Engine
 from mujoco_batches.engine.cpu_properties import CpuProperties
 from mujoco_batches.engine.layout import Layout
-from mujoco_batches.engine.numerics import (
-    first_state,
-    mass_addresses,
-    position_limits,
-    quat_multiply,
-    rotation_matrices,
-)
-from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
+from mujoco_batches.engine.numerics import first_state, position_limits
+from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource
+from mujoco_batches.physics.models import mass_addresses
+from mujoco_batches.physics.rotations import cross, quat_multiply, rotation_matrices
 from mujoco_batches.scene.params import DOF_MODE_POS, DOF_MODE_VEL
 from mujoco_batches.scene.transforms import pose_array
 
@@ -54,6 +50,7 @@ class CpuEngine(Engine):
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
+        self._dropped = np.zeros(self.num_envs, dtype=bool)
         self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
@@ -91,11 +88,16 @@ class CpuEngine(Engine):
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
+            self._dropped |= take_overflows(self._batch) & ~bad
             self._contacts[bad], self._dof_forces[bad] = 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
         self.forces.zero_()
+
+    def take_overflows(self) -> Tensor:
+        dropped, self._dropped = torch.from_numpy(self._dropped), np.zeros_like(self._dropped)
+        return dropped
 
     def _derive(self) -> None:
         """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
@@ -129,7 +131,7 @@ class CpuEngine(Engine):
             arm = self._properties.ipos[:, actor.root]
             if linear != angular and arm.any():  # qvel has the velocity of the root's origin
                 turn = rotation_matrices(qpos[:, actor.qpos + 3 : actor.qpos + 7])
-                moved = (angular - linear) * np.einsum("nij,nj->ni", turn, np.cross(spin, arm))
+                moved = (angular - linear) * np.einsum("nij,nj->ni", turn, cross(spin, arm))
                 velocity[...] = (1.0 - linear) * velocity + moved
             else:
                 velocity *= 1.0 - linear
@@ -196,7 +198,7 @@ class CpuEngine(Engine):
                 self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
                 turn, spin = rotation_matrices(quat), state[:, 10:13]
                 arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, actor.root])
-                self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
+                self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - cross(spin, arm)
                 self._qvel[ids, actor.qvel + 3 : actor.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
         self._warmstart[written.any(axis=1)] = 0.0
 
@@ -249,7 +251,7 @@ class CpuEngine(Engine):
                 turn = rotation_matrices(quat)
                 spin = np.einsum("nij,nj->ni", turn, self._qvel[:, actor.qvel + 3 : actor.qvel + 6])
                 arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, actor.root])
-                states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + np.cross(spin, arm)
+                states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + cross(spin, arm)
                 states[:, k, 10:13] = spin
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
 
@@ -266,7 +268,7 @@ class CpuEngine(Engine):
             force, torque, place = np.split(wrenches.reshape(self.num_envs, len(numbers), 9), 3, axis=2)
             centres = self._xipos[:, self._layout.bodies[[self._layout.sensors[k].body for k in numbers]]]
             # MuJoCo reports what the body exerts
-            self._wrenches[:, numbers] = np.concatenate([-force, -torque - np.cross(place - centres, force)], axis=2)
+            self._wrenches[:, numbers] = np.concatenate([-force, -torque - cross(place - centres, force)], axis=2)
 
     def _read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
@@ -278,14 +280,14 @@ class CpuEngine(Engine):
             spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
             change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
             inertia = properties.inertia[:, body]
-            torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
+            torque = np.einsum("nij,nj->ni", turn, inertia * change + cross(spin, inertia * spin))
             net, contacts = sensor.weights
             if contacts:
                 force = net * force + contacts * self._wrenches[:, number, :3]
                 torque = net * torque + contacts * self._wrenches[:, number, 3:]
             pose = rotation_matrices(self._xquat[:, body])
             origin = self._xpos[:, body] + pose @ frame[:3]
-            torque += np.cross(self._xipos[:, body] - origin, force)
+            torque += cross(self._xipos[:, body] - origin, force)
             axes = pose @ rotation_matrices(frame[None, 3:])[0]
             if sensor.properties.use_world_frame:
                 axes = np.broadcast_to(np.eye(3), axes.shape)
@@ -297,7 +299,7 @@ class CpuEngine(Engine):
         ids = self._layout.bodies
         spin = self._cvel[:, ids, :3]
         arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
-        return self._cvel[:, ids, 3:] + np.cross(spin, arm), spin
+        return self._cvel[:, ids, 3:] + cross(spin, arm), spin
 
     def _link_damping_forces(self) -> np.ndarray:
         """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
@@ -325,10 +327,10 @@ class CpuEngine(Engine):
             base, out = out[..., :6], out[..., 6:]
             base[...] = np.eye(6)
             from_root = self._xipos[:, links] - self._xipos[:, links[:1]]
-            base[:, :, :3, 3:] = _cross(np.eye(3), from_root[:, :, None]).transpose(0, 1, 3, 2)
+            base[:, :, :3, 3:] = cross(np.eye(3), from_root[:, :, None]).transpose(0, 1, 3, 2)
         arm = self._xipos[:, links] - self._com[:, self._layout.model.body_rootid[links]]
         spin = motion[:, None, columns, :3] * moved[..., None]
-        linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])
+        linear = motion[:, None, columns, 3:] * moved[..., None] + cross(spin, arm[:, :, None])
         out[:, :, :3] = linear.transpose(0, 1, 3, 2)
         out[:, :, 3:] = spin.transpose(0, 1, 3, 2)
 
@@ -368,8 +370,3 @@ class CpuEngine(Engine):
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])
-
-
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cross product ``(..., 3)``; numpy's is slow for many axes."""
-    return np.stack([a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=-1)

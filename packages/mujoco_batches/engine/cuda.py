@@ -24,8 +24,9 @@ from mujoco_batches.engine import cuda_kernels as kernels
 from mujoco_batches.engine.base import Engine
 from mujoco_batches.engine.cuda_properties import WarpProperties
 from mujoco_batches.engine.layout import Layout
-from mujoco_batches.engine.numerics import first_state, mass_addresses, massless_roots, position_limits, room
+from mujoco_batches.engine.numerics import first_state, massless_roots, position_limits, room
 from mujoco_batches.physics.live_tensors import restore, save
+from mujoco_batches.physics.models import mass_addresses
 from mujoco_batches.physics.warp_contacts import ContactForces
 from mujoco_batches.physics.warp_device import DROPPING, captured, put_model
 from mujoco_batches.physics.warp_loading import load_kernels
@@ -60,6 +61,7 @@ class WarpEngine(Engine):
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
         super().__init__(layout, poses, torch.device(device))
         n = self.num_envs
+        self._dropped = torch.zeros(n, dtype=torch.bool, device=self.device)
         self.overflows = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._blow_ups = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._dof_forces = torch.zeros_like(self.efforts)
@@ -88,8 +90,8 @@ class WarpEngine(Engine):
         # single precision needs more iterations; sparse matrices where dense ones of many joints are slow
         host = copy.copy(layout.model)
         host.opt.iterations, host.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
-        if host.nv > _DENSE_DOFS:
-            host.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
+        kinds = mujoco.mjtJacobian
+        host.opt.jacobian = kinds.mjJAC_SPARSE if host.nv > _DENSE_DOFS else kinds.mjJAC_DENSE
         self._model = put_model(host)
         contacts, rows = room(host)
         self._data = data = mjw.make_data(host, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
@@ -107,7 +109,7 @@ class WarpEngine(Engine):
             setattr(self._drives, name, wp.from_torch(getattr(self, name)))
         self._drives.forces = wp.from_torch(self.forces.view(self.num_envs, -1))
         self._results = kernels.Results()
-        for name in ("blown", "blow_ups", "overflows", "dof_forces", "contacts", "sensors"):
+        for name in ("blown", "blow_ups", "overflows", "dropped", "dof_forces", "contacts", "sensors"):
             tensor = getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
             setattr(self._results, name, wp.from_torch(tensor))
         for name in ("accelerations", "wrenches"):
@@ -210,6 +212,11 @@ class WarpEngine(Engine):
         if sensors:
             world = self._kernel_layout, self._kernel_model, self._kernel_data
             self._launch(kernels.read_sensors, (sensors,), *world, self._results)
+
+    def take_overflows(self) -> Tensor:
+        dropped = self._dropped.clone()
+        self._dropped.zero_()
+        return dropped
 
     def _check_overflows(self) -> None:
         """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""

@@ -118,6 +118,7 @@ class Results:
     blown: wp.array[wp.bool]
     blow_ups: wp.array[wp.int32]
     overflows: wp.array[wp.int32]
+    dropped: wp.array[wp.bool]
     dof_forces: wp.array2d[wp.float32]
     contacts: wp.array2d[wp.float32]
     accelerations: wp.array2d[wp.spatial_vector]
@@ -418,6 +419,7 @@ def finish(layout: Layout, data: Data, results: Results, dropping: int):
     # a failed world's contacts say nothing of its buffers
     if (data.overflow[world] & dropping) != 0 and not bad:
         wp.atomic_add(results.overflows, 0, 1)
+        results.dropped[world] = True
     data.overflow[world] = 0
     for dof in range(results.dof_forces.shape[1]):
         results.dof_forces[world, dof] = data.qfrc_actuator[world, layout.dof_qvel[dof]]

@@ -13,7 +13,7 @@ from mujoco_batches.assets import collisions as contacts
 from mujoco_batches.assets.asset import Asset
 from mujoco_batches.assets.collisions import Pairs, ShapeClass, masks
 from mujoco_batches.assets.terrain import Terrain
-from mujoco_batches.physics.models import add_height_field
+from mujoco_batches.physics.models import add_contact_sensor, add_height_field, dofs_above
 from mujoco_batches.scene.params import AssetOptions, AttractorProperties, ForceSensorPlace, PlaneParams, SimParams
 from mujoco_batches.scene.properties import MAX_FLOAT, RigidBodyProperties, RigidShapeProperties, TendonProperties
 from mujoco_batches.scene.transforms import Transform, Vec3, pose_array, pose_object
@@ -117,20 +117,6 @@ class Layout:
         return self._structures[actor]
 
 
-def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
-    """Return the degrees of freedom that move a body."""
-    dofs: list[int] = []
-    while body:
-        first = int(model.body_dofadr[body])
-        dofs += range(first, first + int(model.body_dofnum[body]))
-        body = int(model.body_parentid[body])
-    return dofs
-
-
-_FIELDS = mujoco.mjtConDataField
-_FORCE = 1 << int(_FIELDS.mjCONDATA_FORCE)
-_WRENCH = sum(1 << int(field) for field in (_FIELDS.mjCONDATA_FORCE, _FIELDS.mjCONDATA_TORQUE, _FIELDS.mjCONDATA_POS))
-_NET_FORCE = 3  # MJCF's reduce="netforce"
 _BODY = mujoco.mjtObj.mjOBJ_BODY
 _SENSORS = mujoco.mjtSensor
 
@@ -197,8 +183,6 @@ def _world(params: SimParams) -> mujoco.MjSpec:
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_DISCRETE
     # the engine detects and resets unstable environments itself; a reset inside a step would look like motion
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    if mujoco.__version__ == "4.0.0":  # its sparse Newton solver is wrong (MuJoCo's issue 3767, fixed in 4.0.1)
-        spec.option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     return spec
 
 
@@ -214,17 +198,14 @@ def _asset_sensors(actors: list[Actor]) -> list[ForceSensorPlace]:
 def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace]) -> None:
     """Add MuJoCo's sensors: contact forces of all bodies, then for force sensors accelerations and contact wrenches."""
 
-    def add_contact(body: str, fields: int) -> None:
-        spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=body, intprm=[fields, _NET_FORCE, 1])
-
     for name in bodies:
-        add_contact(name, _FORCE)
+        add_contact_sensor(spec, name, ("FORCE",))
     for sensor in sensors:
         for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):
             spec.add_sensor(type=kind, objtype=_BODY, objname=bodies[sensor.body])
     for sensor in sensors:
         if sensor.weights[1]:
-            add_contact(bodies[sensor.body], _WRENCH)
+            add_contact_sensor(spec, bodies[sensor.body], ("FORCE", "TORQUE", "POS"))
 
 
 def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:

@@ -3,6 +3,7 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,10 +15,19 @@ from mujoco_batches.compat import mujoco_height_fields
 from mujoco_batches.process import usable_cpus
 
 MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
+# the two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
+_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 
 
 def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = None) -> Batch:
-    """Return simulations of a model, on as many threads as there are usable cores unless another number is given."""
+    """Return simulations of a model, on as many threads as there are usable cores unless another number is given.
+
+    MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, fixed in 4.0.1), and uses the
+    sparse one by default from 60 degrees of freedom on.
+    """
+    if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(model):
+        model = copy.copy(model)
+        model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     if model.nhfield:
         mujoco_height_fields.install()
     batch = Batch(model, num_envs, num_threads or usable_cpus())
@@ -32,6 +42,14 @@ def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
     except SimulationError as error:  # the others ran to completion
         return np.asarray(error.ids, dtype=np.int64)
     return np.zeros(0, dtype=np.int64)
+
+
+def take_overflows(batch: Batch) -> np.ndarray:
+    """Return which simulations dropped contacts or constraint rows since the last call: ``(num_envs,)`` bool."""
+    counts = batch.warning[:, _FULL, 1]
+    dropped = (counts > 1).any(axis=1)
+    counts[...] = 1  # as in make_batch
+    return dropped
 
 
 @contextmanager

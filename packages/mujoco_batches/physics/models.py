@@ -5,6 +5,7 @@
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mujoco
@@ -15,6 +16,7 @@ MOST_FIELDS_AT_ONCE = 4  # that one geom can touch: where the corners of four me
 _PLANE, _SPHERE, _CAPSULE, _BOX = (
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "SPHERE", "CAPSULE", "BOX")
 )
+_NET_FORCE = 3  # MJCF's reduce="netforce": one force per sensor, in the world frame
 _ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
 
 
@@ -113,3 +115,36 @@ def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], ma
     friction = int(np.count_nonzero(model.dof_frictionloss) + np.count_nonzero(model.tendon_frictionloss))
     equality = 6 * model.neq  # a weld, the largest
     return rows * max_contacts + limits + friction + equality
+
+
+def add_contact_sensor(spec: mujoco.MjSpec, body: str, quantities: Sequence[str]) -> None:
+    """Add a sensor of a body's net contact force in the world frame.
+
+    Args:
+        quantities: of ``FORCE``, ``TORQUE`` and the point ``POS`` to which both belong, as in MuJoCo's mjtConDataField.
+    """
+    fields = sum(1 << int(getattr(mujoco.mjtConDataField, f"mjCONDATA_{name}")) for name in quantities)
+    kind, of_body = mujoco.mjtSensor.mjSENS_CONTACT, mujoco.mjtObj.mjOBJ_BODY
+    spec.add_sensor(type=kind, objtype=of_body, objname=body, intprm=[fields, _NET_FORCE, 1])
+
+
+def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
+    """Return the degrees of freedom that move a body."""
+    dofs: list[int] = []
+    while body:
+        first = int(model.body_dofadr[body])
+        dofs += range(first, first + int(model.body_dofnum[body]))
+        body = int(model.body_parentid[body])
+    return dofs
+
+
+def mass_addresses(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
+    """Return the addresses of pairs of degrees of freedom in MuJoCo's packed mass matrix; -1 where it has none."""
+    addresses, column_of = np.full((len(columns), len(columns)), -1), {int(dof): k for k, dof in enumerate(columns)}
+    for dof, row in column_of.items():
+        start = int(model.M_rowadr[dof])
+        for address in range(start, start + int(model.M_rownnz[dof])):
+            column = column_of.get(int(model.M_colind[address]))
+            if column is not None:
+                addresses[row, column] = addresses[column, row] = address
+    return addresses

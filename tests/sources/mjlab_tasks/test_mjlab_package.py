@@ -3,7 +3,7 @@
 import copy
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -66,6 +66,77 @@ def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, gr
             for kind, x in own.items():
                 assert torch.equal(mine[buffers[kind]][:, : widths[kind]], x), (k, group, kind)
     assert reference.resets >= size
+
+
+def last_rewards(env):
+    """What some packages' critics read: the last step's terms, and here the weights, too."""
+    if not hasattr(env, "reward_manager"):  # while mjlab constructs the observations
+        return torch.zeros(env.num_envs, 1 + len(env.cfg.rewards))
+    manager = env.reward_manager
+    assert manager._term_names == manager.active_terms == list(env.cfg.rewards)
+    weights = torch.full((env.num_envs, 1), sum(cfg.weight for cfg in manager._term_cfgs))
+    return torch.cat([manager._step_reward, weights], dim=1)
+
+
+def leans(env):
+    return env.action_manager.action.sum(dim=1)
+
+
+@pytest.fixture(scope="module")
+def reads_rewards():
+    """Registers a task whose critic reads the reward manager."""
+    from mjlab.managers.observation_manager import ObservationTermCfg
+    from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, register_mjlab_task
+
+    cfg = load_env_cfg(CARTPOLE)
+    cfg.observations["critic"].terms["last_rewards"] = ObservationTermCfg(func=last_rewards)
+    cfg.rewards["leans"] = replace(cfg.rewards["smooth_reward"], func=leans, weight=0.0, params={})
+    register_mjlab_task("Reads-Rewards", cfg, cfg, load_rl_cfg(CARTPOLE))
+    return "Reads-Rewards"
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_reward_manager_that_a_groups_code_reads_is_bitwise_mjlabs(reads_rewards, scaled, monkeypatch):
+    from reference import Reference
+
+    from envcoder_bench.sources.mjlab_tasks.patches import patched
+
+    registered = source.Source.env_cfg
+
+    def env_cfg(self):
+        cfg = registered(self)
+        cfg.scale_rewards_by_dt, cfg.episode_length_s = scaled, 0.3
+        return cfg
+
+    monkeypatch.setattr(source.Source, "env_cfg", env_cfg)
+    patches = [
+        {},
+        {"rewards": {"smooth_reward": 2.5, "leans": -0.3}},
+        {
+            "observations": {"actor": {"pole_vel": None}},
+            "rewards": {"smooth_reward": 2.5, "leans": -0.3},
+        },  # shares a block
+        {"rewards": {"smooth_reward": None}},
+        {"rewards": {"more": leans}},
+    ]
+    driven = Driven(reads_rewards, 4, len(patches), backend="warp", patches=patches)
+    cfgs = patched(facts_of(f"mjlab:{reads_rewards}").source.env_cfg(), patches)
+    references = [Reference(copy.deepcopy(cfg), 4) for cfg in cfgs]
+    for reference in references:
+        reference.reset()
+    for k, action in enumerate(actions(4, 1, 20)):
+        results = driven.step(action)
+        for group, reference in enumerate(references):
+            critic = reference.step(action, k)[0]["critic"]
+            assert torch.equal(driven.of_group(results, group)["critic_buf"][:, : critic.shape[1]], critic), (k, group)
+    assert references[0].resets and len(driven.task.blocks) == 4
+
+
+def test_a_candidates_term_reads_no_reward_manager_that_others_may_share(tmp_path):
+    text = "def f(env, env_ids):\n    return env.reward_manager.{}\nevents = {{'f': f}}\n"
+    for read in ("_step_reward", "_term_cfgs", "active_terms", "get_term_cfg('smooth_reward')"):
+        with pytest.raises(CandidateError, match=r"env\.reward_manager is there for the task's own code"):
+            load(tmp_path, text.format(read))
 
 
 # isolation
@@ -228,7 +299,7 @@ curriculum = {"later": {"func": mdp.reward_curriculum, "params": params}}
 def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
-    assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+    assert error.value.fault.line == line and error.value.fault.file == str(tmp_path / "mine.py")
 
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])

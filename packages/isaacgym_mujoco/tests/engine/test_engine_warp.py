@@ -286,6 +286,30 @@ def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, cap
 
 
 @on_all
+def test_the_environments_that_drop_contacts_are_told(tmp_path, monkeypatch, engine):
+    from mujoco_batches.engine import cuda, layout
+
+    world = layout._world
+
+    def small_world(params):
+        spec = world(params)
+        spec.memory = 4000  # of each environment on the CPU; one contact needs more
+        return spec
+
+    monkeypatch.setattr(layout, "_world", small_world)
+    monkeypatch.setattr(cuda, "room", lambda model: (8, 4))
+    scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose(0, 0, 0.09)), ground=True, num_envs=3)
+    states = scene.root.clone()
+    states[1, 2] = 50.0
+    scene.set_roots(states)
+    scene.step(2)
+    assert scene.sim.engine.take_overflows().tolist() == [True, False, True]
+    assert scene.sim.engine.take_overflows().tolist() == [False, False, False]
+    scene.step()
+    assert scene.sim.engine.take_overflows().tolist() == [True, False, True]
+
+
+@on_all
 def test_root_velocity_is_that_of_a_centre_of_mass_set_before(tmp_path, engine):
     scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose()), gravity=0.0, dt=0.001)
     scene.step()

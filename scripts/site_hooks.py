@@ -1,7 +1,8 @@
-"""A hook of ProperDocs, which makes pages that are written for a repository's browser fit the site.
+"""Hooks of ProperDocs, which make pages that are written for a repository's browser fit the site.
 
 - A page links to a file outside docs/ by its relative path. The site does not have it, and shows its name.
 - A list may follow a line of text. The site's Markdown needs an empty line between them.
+- Code has colours: ``css/code.css`` has those of Pygments, for both modes.
 """
 
 import logging
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)\s]*)?\)")
 LIST = re.compile(r"^((?![-*|#<>\s]|\d+\. ).*\S)\n(?=[-*] )", re.MULTILINE)
 FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
-LOG = logging.getLogger("mkdocs.plugins.site_links")  # a warning fails a strict build
+LOG = logging.getLogger("mkdocs.plugins.site_hooks")  # a warning fails a strict build
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
@@ -32,3 +33,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     parts = FENCE.split(markdown)  # code is at odd positions
     return "".join(part if k % 2 else LIST.sub(r"\1\n\n", LINK.sub(replaced, part)) for k, part in enumerate(parts))
+
+
+def on_post_build(config: Any) -> None:
+    """Write the colours of code, for the light and the dark mode."""
+    from pygments.formatters import HtmlFormatter
+
+    light = HtmlFormatter(style="default").get_style_defs("[data-bs-theme=light] .codehilite")
+    dark = HtmlFormatter(style="github-dark").get_style_defs("[data-bs-theme=dark] .codehilite")
+    path = Path(config["site_dir"]) / "css" / "code.css"
+    path.write_text(f"{light}\n{dark}\n", encoding="utf-8")

@@ -1,0 +1,104 @@
+"""Follow README and tutorial word by word, in a new environment and an empty folder, with the wheels in dist/.
+
+The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
+out. Outputs are compared without numbers, rankings by their marks and by whether the best is certain.
+
+    python scripts/follow_pages.py python3.11 python3.13
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/tutorial.md")
+_BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\)).*?(!)? +\d+ +ok$", re.MULTILINE)
+_BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
+
+
+class Step(NamedTuple):
+    """A block of a page: a command to ``run``, a file to ``save``, or the ``output`` of the last command."""
+
+    kind: str
+    text: str
+    file: str = ""
+
+
+def steps(page: str) -> Iterator[Step]:
+    """Yield what a page tells its reader to do, in order."""
+    for block in _BLOCK.finditer(page):
+        before, language, text = block.group("before", "language", "text")
+        saved = re.search(r"[Ss]ave this as `([^`]+)`", before)
+        if before.startswith("<!-- needs "):
+            continue
+        if language == "bash":
+            yield from (Step("run", line) for line in re.sub(r"\\\n\s*", " ", text).splitlines() if line.strip())
+        elif language == "text":
+            yield Step("output", text)
+        elif saved:
+            yield Step("save", text, saved[1])
+
+
+def verdicts(text: str) -> set[str]:
+    """Return what an output says apart from its numbers.
+
+    Of a ranking these are the mark of each candidate, and the best if no other may be the best, too. Of other outputs
+    they are the lines.
+    """
+    joined = re.sub(r"\n {2}(?=\S)", " ", text)
+    ranked = {f"{name}{mark}" for name, mark in _RANKED.findall(joined)}
+    if not ranked:
+        lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
+        return {line for line in lines if line.strip("-") and line != "..."}
+    return ranked | {f"best: {'undecided' if others else first}" for first, others in _BEST.findall(joined)}
+
+
+def follow(page: str, python: str, folder: Path) -> Iterator[str]:
+    """Do the steps of a page in an empty folder, with an environment beside it; yield each difference."""
+    home, work = folder / "env", folder / "work"
+    subprocess.run([python, "-m", "venv", home], check=True)
+    work.mkdir()
+    links = " ".join([str(ROOT / "dist"), *os.environ.get("PIP_FIND_LINKS", "").split()])
+    environment = {**os.environ, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PIP_FIND_LINKS": links}
+    environment.pop("PYTHONPATH", None)
+    output = ""
+    for step in steps((ROOT / page).read_text(encoding="utf-8")):
+        if step.kind == "save":
+            (work / step.file).parent.mkdir(exist_ok=True)
+            (work / step.file).write_text(step.text, encoding="utf-8")
+        elif step.kind == "run":
+            began = time.monotonic()
+            done = subprocess.run(["bash", "-c", step.text], cwd=work, env=environment, capture_output=True, text=True)
+            output = done.stdout
+            print(f"{time.monotonic() - began:5.0f} s  {step.text}", flush=True)
+            if done.returncode:
+                yield f"{step.text}\nended with {done.returncode}: {done.stderr[-2000:]}"
+                return
+        else:
+            missing = verdicts(step.text) - verdicts(output)
+            if missing:
+                yield f"not printed: {sorted(missing)}\nbut:\n{output}"
+
+
+def main(pythons: list[str]) -> int:
+    failed = False
+    for python in pythons or [sys.executable]:
+        for page in PAGES:
+            print(f"{page}, {python}", flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                for difference in follow(page, python, Path(folder)):
+                    failed = True
+                    print(difference, flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
