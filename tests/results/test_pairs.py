@@ -128,7 +128,7 @@ def test_sentences_have_interval_p_and_the_seeds_that_would_tell():
     assert near.verdict == CANNOT_TELL and near.seeds_needed > 5
     assert "a against b: cannot tell; difference " in str(near) and " over 5 seeds" in str(near)
     assert " (corrected for 6 tests and all looks: p = " in str(near)
-    assert advice(near, "runs/x").endswith(f"eval-shapers --extend runs/x --seeds {near.seeds_needed}")
+    assert f": eval-shapers --extend runs/x --seeds {near.seeds_needed}, a further look" in advice(near, "runs/x")
     assert advice(pairs.of("a", "c")) == ""
     single, _ = compared(rows_of(seeds=1))
     assert "one seed does not say how much seeds differ" in str(single.of("a", "b"))
