@@ -33,6 +33,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as & of a shell's scrip
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # as nohup leaves it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.dont_write_bytecode = True  # a module that a test edits within a second, at equal size, would be read from it
+os.fsync = lambda file: None  # no test cuts the power: 6 ms for each of the fifty files that a run writes
 torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):

@@ -26,7 +26,7 @@ class Purpose(enum.IntEnum):
     TERRAIN_LEVEL = 10
     FIRST_PROGRESS = 11  # the first episodes begin in the middle
     CRITIC_OBSERVATION = 12
-    MJLAB_DRAW = 13
+    TERM_DRAW = 13
 
 
 STRIDE = 16  # distance of the counters of two steps

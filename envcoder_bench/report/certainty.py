@@ -28,7 +28,7 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
         # what to do next: more seeds, or to look why
         why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
         lines.append(advice(pair, folder) or why)
-    return [*lines, *several, *hacked(ranked), *half_step(ranked)]
+    return [*lines, *new_seeds(ranked), *several, *hacked(ranked), *half_step(ranked)]
 
 
 def first_place(ranked: Sequence[Ranked]) -> list[str]:
@@ -53,7 +53,39 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
             f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
             f" {percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {percent(by_chance[0].p_best)}"
         )
-    return [f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure]
+    sure = f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure
+    return [sure]
+
+
+def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
+    """Return what new seeds of the first candidate are expected to have: it is first because of its luck, too."""
+    leader = next((row for row in ranked if row.rank == 1), None)
+    if leader is None or math.isnan(leader.expected):
+        return []
+    decimals = decimal_places([row.fitness for row in ranked if row.rank is not None])
+    mean, low, high, fitness = (
+        fixed(x, decimals) for x in (leader.expected, leader.expected_ci_low, leader.expected_ci_high, leader.fitness)
+    )
+    luck = f", not {fitness}: the first of several is first by luck, too" if mean != fitness else ""
+    return [f"on new seeds {leader.candidate} is expected to have {mean} [{low}, {high}]{luck}"]
+
+
+def unseen(ranked: Sequence[Ranked]) -> list[str]:
+    """Return what the seeds do not tell of outcomes that they have not shown; empty without intervals over seeds."""
+    tested = [row for row in ranked if row.interval_over == "seeds" and not math.isnan(row.vs_human_ci_low)]
+    if not tested:
+        return []
+    shares = [row.unseen for row in tested if not math.isnan(row.unseen)]
+    seeds = counted(min(len(row.seeds) for row in tested), "seed")
+    if not shares:
+        return [
+            f"{seeds} may not have shown an outcome that some seeds have, such as a seed that does not learn; the"
+            " fitness has no bounds, so nothing here allows for it"
+        ]
+    return [
+        f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
+        " does not learn: intervals and marks allow for it"
+    ]
 
 
 def _others(rows: Sequence[Ranked]) -> str:
@@ -70,7 +102,8 @@ def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
         return []
     return [
         "one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the first place"
-        f" no probability; eval-shapers --extend {folder} --seeds 3 trains two more"
+        f" no probability; eval-shapers --extend {folder} --seeds 3 trains two more (a run that is tested again after"
+        " further seeds has stricter tests, so decide on their number now)"
     ]
 
 

@@ -149,7 +149,7 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
     if any(r.candidate == HUMAN for r in shown):
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_p) for r in shown):
-        parts.append("blue: above it, orange: below it, dark grey: not significant (paired t-test, Holm, 5 %)")
+        parts.append("blue: above it, orange: below it, dark grey: not significant (moderated t-test, Holm, 5 %)")
     if any(r.candidate == UNTRAINED for r in shown):
         parts.append("dotted line: untrained")
     raced = ["grey: stopped by the race, with the fitness then"] if any(r.stopped_at for r in shown) else []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.words import aligned, decimal_places, fixed, join_some, shorten, wrap
-from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, verdict
+from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, unseen, verdict
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.pairs import Pairs
 from envcoder_bench.results.ranking import Ranked, entrants
@@ -15,6 +15,7 @@ from envcoder_bench.shaping.contract import Fault
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
+ALIKE = 0.8  # ratio of the halves of an interval that is written as one number
 MOST_NAMED = 6  # parts of a list of candidates in a message on physics
 REPORTED_SHARE = 0.01  # candidates are named if blow-ups ended more than this share of their training episodes
 CONTACTS_HINT = "give the model more room for contacts (docs/add_a_task.md)"
@@ -99,13 +100,17 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
         ["candidate", *names],
         ["fitness", *fitness],
         ["vs human", *versus],
+        ["new seeds", *("" if math.isnan(r.expected) else fixed(r.expected, decimals) for r in shown)],
         ["steps to tie", *("" if math.isnan(r.steps_to_tie) else f"{r.steps_to_tie:,.0f}" for r in shown)],
         *([metric.short, *_metric_cells(name, shown)] for name, metric in METRICS.items() if metric.short),
         ["status", *(r.status for r in shown)],
     ]
     columns = [c for c in columns if c[0] in ("#", "candidate", "status") or any(c[1:])]
-    numeric = {"#", "steps to tie", *(metric.short for metric in METRICS.values())}
+    numeric = {"#", "new seeds", "steps to tie", *(metric.short for metric in METRICS.values())}
     right = [k for k, column in enumerate(columns) if column[0] in numeric]
+    if sum(max(map(len, c)) + len(GAP) for c in columns) - len(GAP) > width:  # the page and summary.json have it
+        columns = [c for c in columns if c[0] != "new seeds"]
+        right = [k for k, column in enumerate(columns) if column[0] in numeric]
     others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
     room = max(MIN_NAME_WIDTH, width - others)
     columns[1] = [shorten(x, room) for x in columns[1]]
@@ -135,8 +140,8 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
     tested = sum(not math.isnan(r.vs_human_p) for r in shown)
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
-        notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
-    notes += [*ties(shown), *lost_seeds(shown)]
+        notes.append(f"!: it differs from 0 (moderated t-test, 5 %{of})")
+    notes += [*unseen(shown), *ties(shown), *lost_seeds(shown)]
     # columns
     columns = {name: metric for name, metric in METRICS.items() if metric.short}
     notes += [metric.note for name, metric in columns.items() if metric.note and any(_metric_cells(name, shown))]
@@ -158,8 +163,10 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
 
 
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
-    """Format (mean, low, high) as aligned ``mean ± half width``, or ``mean [low, high]`` if an interval was cut by the
-    bounds of the fitness; NaN as an empty string."""
+    """Format (mean, low, high) as aligned ``mean ± half width``, the longer one; NaN as an empty string.
+
+    An interval of unlike halves, such as one that is cut by the bounds of the fitness, is ``mean [low, high]``.
+    """
     means = ["" if math.isnan(v[0]) else fixed(v[0], decimals, sign) for v in values]
     ends = ["" if math.isnan(half_width(*v)) else _ends(*v, decimals, sign) for v in values]
     left, right = max(map(len, means), default=0), max((len(end) for end in ends if end[:1] != "["), default=0)
@@ -168,6 +175,7 @@ def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: s
 
 
 def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str:
-    if abs((high - mean) - (mean - low)) < 0.5 * 10**-decimals:
-        return fixed(half_width(mean, low, high), decimals)
+    shorter, longer = sorted((high - mean, mean - low))
+    if shorter >= ALIKE * longer or longer - shorter < 0.5 * 10**-decimals:
+        return fixed(longer, decimals)
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"

@@ -2,7 +2,7 @@
 
 An effect is a difference to the original, paired by seed, with the interval and the p-value of
 ``statistics.FitnessModel``, whose spread of seeds is pooled over the original and its variants. Marks hold for all
-changes of an original together: p-values are corrected by Holm's method.
+changes of an original together, and for all looks at the run: p-values are corrected, see ``statistics.corrected``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from envcoder_bench.results.logs import Point
 from envcoder_bench.results.pairs import seeds_needed
 from envcoder_bench.results.rows import NAN, Result
 from envcoder_bench.results.speed import steps_until, target_fitness
-from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
+from envcoder_bench.results.statistics import (
+    LEVEL,
+    UNBOUNDED,
+    Difference,
+    Evaluation,
+    FitnessModel,
+    corrected,
+    look_level,
+    mean_or_nan,
+)
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED
@@ -147,17 +156,18 @@ def studies(
     evaluation: Evaluation | None = None,
     points: Sequence[Point] = (),
     bounds: tuple[float, float] = UNBOUNDED,
+    looks: int = 1,
 ) -> list[Study]:
     """Compare variants with their originals.
 
     Args:
         variants: what the variants are, by name, in the order of the run.
-        rows, evaluation, points, bounds: as of ``ranking.rank``.
+        rows, evaluation, points, bounds, looks: as of ``ranking.rank``.
     """
     by_original: dict[str, dict[str, Variant]] = {}
     for name, variant in variants.items():
         by_original.setdefault(variant.original, {})[name] = variant
-    return [_study(name, changed, rows, evaluation, points, bounds) for name, changed in by_original.items()]
+    return [_study(name, changed, rows, evaluation, points, bounds, looks) for name, changed in by_original.items()]
 
 
 def _study(
@@ -167,6 +177,7 @@ def _study(
     evaluation: Evaluation | None,
     points: Sequence[Point],
     bounds: tuple[float, float],
+    looks: int,
 ) -> Study:
     whole: dict[str, dict[int, float]] = {name: {} for name in (original, *variants)}
     status = dict.fromkeys(whole, "no fitness")
@@ -181,12 +192,12 @@ def _study(
     episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
     model = FitnessModel(whole, evaluation, bounds, episodes)
     fitness, low, high = model.interval(original) if whole[original] else (NAN, NAN, NAN)
-    differences = _differences(model, compared, original)
+    differences = _differences(model, compared, original, looks)
     # speed of learning
     before = mean_or_nan([row.fitness for row in rows if row.candidate == UNTRAINED and row.measured])
     target, reached = _reached(original, whole, points, fitness, before)
     logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
-    speeds = _differences(FitnessModel(logs), compared, original)
+    speeds = _differences(FitnessModel(logs), compared, original, looks)
     # all together
     shares = _shares(original, variants, points) if whole[original] else {}
     effects = []
@@ -219,7 +230,8 @@ def _study(
     bounded = math.isfinite(bounds[1] - bounds[0])
     size = SIZE * (bounds[1] - bounds[0] if bounded else abs(fitness - before))
     tested = [difference for difference in differences.values() if not math.isnan(difference.p)]
-    needed = [seeds_needed(difference, size, LEVEL / len(tested)) for difference in tested]
+    level = look_level(looks + 1) / max(len(tested), 1)  # further seeds are the next look
+    needed = [seeds_needed(difference, size, level) for difference in tested]
     # what all variants of an original have in common
     first = next(iter(variants.values()))
     return Study(
@@ -239,10 +251,10 @@ def _study(
     )
 
 
-def _differences(model: FitnessModel, names: Sequence[str], original: str) -> dict[str, Difference]:
+def _differences(model: FitnessModel, names: Sequence[str], original: str, looks: int) -> dict[str, Difference]:
     """Return the differences to the original of the variants that the model has, with corrected p-values."""
     pairs = {name: model.difference(name, original) for name in names if {name, original} <= {*model.names}}
-    p_values = holm([difference.p for difference in pairs.values()])
+    p_values = corrected([difference.p for difference in pairs.values()], looks)
     return {name: replace(difference, p=p) for (name, difference), p in zip(pairs.items(), p_values)}
 
 

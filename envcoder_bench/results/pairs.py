@@ -12,7 +12,15 @@ import numpy as np
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import LEVEL, NAN, Difference, FitnessModel, holm
+from envcoder_bench.results.statistics import (
+    LEVEL,
+    NAN,
+    Difference,
+    FitnessModel,
+    corrected,
+    look_level,
+    unseen_share,
+)
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
@@ -27,8 +35,8 @@ class Pair:
     Attributes:
         mean, low, high: fitness of ``first`` minus that of ``second``, and its 95 % interval; NaN where unknown.
         p: two-sided p-value that the true difference is 0, as if the run had no other pair.
-        corrected: the same, corrected for the ``tests`` of the family: the candidates of the run against the human
-            baseline, or all pairs.
+        corrected: the same, corrected for the ``tests`` of the family, which are the candidates of the run against the
+            human baseline, or all pairs, and for looks at the run, see ``statistics.look_level``.
         seeds: number of seeds that both have.
         seeds_needed: number of seeds with which a true difference of ``mean`` is told with a probability of POWER;
             0 if it is told already, None if it is unknown or over MOST_SEEDS.
@@ -65,18 +73,19 @@ class Pairs:
     Args:
         model: of the candidates whose training is complete.
         missing: why further candidates cannot be compared, by name.
+        looks: how often the run was tested, as of ``ranking.rank``.
     """
 
-    def __init__(self, model: FitnessModel, missing: Mapping[str, str] | None = None) -> None:
+    def __init__(self, model: FitnessModel, missing: Mapping[str, str] | None = None, looks: int = 1) -> None:
         self.names = list(model.names)
         self.missing = dict(missing or {})
         self._index = {name: k for k, name in enumerate(self.names)}
         self._rows = [model.differences(name, self.names[k:]) for k, name in enumerate(self.names, 1)]
         p_values = [[difference.p for difference in row] for row in self._rows]
-        self._all = _Family([p for row in p_values for p in row])
+        self._all = _Family([p for row in p_values for p in row], looks)
         rest = [name for name in self.names if name not in BASELINES]
         human = [model.difference(name, HUMAN).p for name in rest] if HUMAN in self._index else []
-        self._human = dict.fromkeys(rest, _Family(human))
+        self._human = dict.fromkeys(rest, _Family(human, looks))
 
     def named(self, first: str, second: str) -> Pair:
         """Return ``of`` two names that somebody typed. Raises UserError with near matches for an unknown one."""
@@ -110,18 +119,23 @@ class Pairs:
             corrected,
             family.tests,
             difference.seeds,
-            0 if corrected < LEVEL else seeds_needed(difference, difference.mean, LEVEL / factor),
+            0 if corrected < LEVEL else seeds_needed(difference, difference.mean, family.next_level / factor),
             _unknown(difference),
         )
 
 
 class _Family:
-    """P-values that are corrected together by Holm's method."""
+    """P-values that are corrected together, for their number and for looks, see ``statistics.corrected``.
 
-    def __init__(self, p_values: Sequence[float]) -> None:
+    Attributes:
+        next_level: of the tests at the next look, which an extension is.
+    """
+
+    def __init__(self, p_values: Sequence[float], looks: int = 1) -> None:
+        self.next_level = look_level(looks + 1)
         known = np.array(p_values, dtype=float)
         self._sorted = np.sort(known[np.isfinite(known)])
-        self._corrected = np.array(holm(self._sorted))
+        self._corrected = np.array(corrected(self._sorted, looks))
         self.tests = len(self._sorted)
 
     def of(self, p: float) -> tuple[int, float]:
@@ -135,8 +149,9 @@ class _Family:
 def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) -> int | None:
     """Return the number of seeds with which a true effect is told from 0 with a probability of POWER.
 
-    The test is that of ``difference``: its standard error falls with the root of the number of seeds, and its degrees
-    of freedom grow with it. None if nothing is known of the spread, or more than MOST_SEEDS are needed.
+    The test is that of ``difference``: its standard error falls with the root of the number of seeds, its degrees of
+    freedom grow with it, and fewer outcomes can be unseen. None if nothing is known of the spread, or if more than
+    MOST_SEEDS are needed.
 
     Args:
         effect: the true difference.
@@ -149,7 +164,9 @@ def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) ->
     seeds = np.arange(2, MOST_SEEDS + 1)
     freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
     needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
-    enough = abs(effect) >= needed * difference.error * np.sqrt(difference.seeds / seeds)
+    times = seeds / difference.seeds
+    unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
+    enough = abs(effect) >= np.hypot(needed * difference.error / np.sqrt(times), unseen)
     return int(seeds[enough.argmax()]) if enough.any() else None
 
 
@@ -177,9 +194,9 @@ def sentence(pair: Pair, decimals: int | None = None) -> str:
 
 
 def p_text(pair: Pair) -> str:
-    """Return ``p = 0.012``, with the corrected one where the pair is not the only one."""
-    corrected = f" (corrected for {pair.tests:,} tests: {_p(pair.corrected)})" if pair.tests > 1 else ""
-    return f"{_p(pair.p)}{corrected}"
+    """Return ``p = 0.012``, with the one that is corrected for all tests, and all looks at the run."""
+    tests = f"{pair.tests:,} tests and " if pair.tests > 1 else ""
+    return f"{_p(pair.p)} (corrected for {tests}all looks: {_p(pair.corrected)})"
 
 
 def _p(p: float) -> str:
@@ -197,15 +214,15 @@ def advice(pair: Pair, folder: str = "RUN") -> str:
     seeds = max(pair.seeds_needed, pair.seeds + 1)
     return (
         f"{seeds:,} seeds would tell, in {100 * POWER:.0f} % of runs, if the difference is what it seems:"
-        f" eval-shapers --extend {folder} --seeds {seeds}"
+        f" a further look, whose test is stricter, with eval-shapers --extend {folder} --seeds {seeds}"
     )
 
 
-def run_pairs(model: FitnessModel, ranked: Sequence[Ranked]) -> Pairs:
+def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], looks: int = 1) -> Pairs:
     """Return the pairs of a ranked run; ``model`` is that of its candidates whose training is complete."""
     names = {*model.names}
     missing = {row.candidate: _missing(row) for row in ranked if row.candidate not in names}
-    return Pairs(model, missing)
+    return Pairs(model, missing, looks)
 
 
 def _missing(row: Ranked) -> str:

@@ -13,7 +13,15 @@ from envcoder_bench.core.words import counted, decimal_places, join_words
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Difference, Evaluation, FitnessModel, holm, mean_or_nan
+from envcoder_bench.results.statistics import (
+    LEVEL,
+    UNBOUNDED,
+    Difference,
+    Evaluation,
+    FitnessModel,
+    corrected,
+    mean_or_nan,
+)
 from envcoder_bench.results.tie_groups import tie_groups
 from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -35,12 +43,16 @@ class Ranked(Metrics):
         lost_seeds: number of seeds without one, of a candidate that has others; it ranks behind those that lost none.
         vs_human, vs_human_ci_low, vs_human_ci_high: difference to the human baseline, over the seeds that both have
             (NaN for the baseline itself); the interval needs a run with at least two seeds.
-        vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method; NaN for
-            baselines.
+        vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method, and for looks
+            at the run, see ``statistics.look_level``; NaN for baselines.
         tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
+        expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, with its 95 % interval: the
+            mean of the first of many is high because its seeds were lucky, too. NaN in a run of a single seed.
+        unseen: share of its seeds that may have an outcome unlike those seen, at 95 %; intervals and ``vs_human_p``
+            allow for it. NaN without bounds of the fitness, where they do not.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
         faults: the different faults, in the order of the seeds.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
@@ -62,6 +74,10 @@ class Ranked(Metrics):
     tie_groups: tuple[int, ...] = ()
     p_best: float = NAN
     contender: bool = False
+    expected: float = NAN
+    expected_ci_low: float = NAN
+    expected_ci_high: float = NAN
+    unseen: float = NAN
     steps_to_tie: float = NAN
     faults: tuple[Fault, ...] = ()
     run: str = ""
@@ -114,6 +130,7 @@ def rank(
     bounds: tuple[float, float] = UNBOUNDED,
     evaluation: Evaluation | None = None,
     points: Sequence[Point] = (),
+    looks: int = 1,
 ) -> list[Ranked]:
     """Rank candidates by mean fitness over seeds, best first.
 
@@ -125,6 +142,7 @@ def rank(
         bounds: the least and the greatest fitness of an episode.
         evaluation: the episodes' fitness in the final evaluation by candidate and seed.
         points: the evaluations in the course of the training.
+        looks: how often the candidates were tested, this time included: a run that is extended is tested again.
     """
     by_candidate: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: (r.candidate, r.seed)):
@@ -136,12 +154,16 @@ def rank(
     rows = [_over_seeds(rows, models.get(name, model), whole) for name, rows in by_candidate.items()]
     # p-values of all candidates together
     candidates = [row for row in rows if row["candidate"] not in BASELINES]
-    for row, p in zip(candidates, holm([row["vs_human_p"] for row in candidates])):
+    for row, p in zip(candidates, corrected([row["vs_human_p"] for row in candidates], looks)):
         row["vs_human_p"] = p
     contenders = set(model.contenders())
     for row in rows:
         row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
-        row.update(p_best=model.chances.get(row["candidate"], NAN), contender=row["candidate"] in contenders)
+        name = row["candidate"]
+        row.update(p_best=model.chances.get(name, NAN), contender=name in contenders)
+        expected = model.expected.get(name, (NAN, NAN, NAN))
+        row.update(zip(("expected", "expected_ci_low", "expected_ci_high"), expected))
+        row["unseen"] = model.unseen(name) if name in model.names else NAN
     # order, and places that equal candidates share
     measured = [row for row in rows if row["seeds"]]
     decimals = decimal_places([row["fitness"] for row in measured])
@@ -152,7 +174,7 @@ def rank(
     keys = {name: tuple(math.inf if x != x else x for x in key) for name, key in keys.items()}
     measured.sort(key=lambda row: keys[row["candidate"]])  # stable: those that share a place are in the order of names
     if model.has_spread:
-        _add_tie_groups(measured, model)
+        _add_tie_groups(measured, model, looks)
     places = [keys[row["candidate"]] for row in measured]
     ranked = [Ranked(rank=places.index(keys[row["candidate"]]) + 1, **row) for row in measured]
     return ranked + [Ranked(rank=None, **row) for row in rows if not row["seeds"]]
@@ -182,10 +204,10 @@ def _whole(rows: Sequence[Result]) -> dict[int, float]:
     return {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
 
 
-def _add_tie_groups(measured: Sequence[dict[str, Any]], model: FitnessModel) -> None:
+def _add_tie_groups(measured: Sequence[dict[str, Any]], model: FitnessModel, looks: int) -> None:
     names = {*model.names}
     compared = [row for row in measured if row["candidate"] in names]
-    groups = tie_groups(model.told_apart([row["candidate"] for row in compared]))
+    groups = tie_groups(model.told_apart([row["candidate"] for row in compared], looks))
     for k, row in enumerate(compared):
         row["tie_groups"] = tuple(number for number, group in enumerate(groups) if k in group)
 

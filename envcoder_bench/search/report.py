@@ -237,6 +237,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Arc
     if human is not None and attempt.name != human.name:
         versus = compared(attempt, human, model)
     versus = versus or Difference()
+    expected, expected_low, expected_high = model.expected.get(attempt.name, (NAN, NAN, NAN))
     return Ranked(
         rank=rank,
         candidate=attempt.name,
@@ -249,6 +250,9 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Arc
         vs_human=versus.mean,
         vs_human_ci_low=versus.low,
         vs_human_ci_high=versus.high,
+        expected=expected,
+        expected_ci_low=expected_low,
+        expected_ci_high=expected_high,
         stopped_at=attempt.stopped_at,
         episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
         faults=() if attempt.fault is None else (attempt.fault.without_folders(),),

@@ -117,8 +117,21 @@ def best_so_far(archive: Archive) -> str:
     text = f"best so far: {best.name}, fitness {number(best.fitness or 0.0)}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
     text = f"{text} ({'; '.join(rivals)})" if rivals else text
-    warning = nothing_learnt(report.ranking(archive), LONGER)
-    return f"{text}\n{warning}" if warning else text
+    lines = [text, luck_of_the_best(archive, best), nothing_learnt(report.ranking(archive), LONGER)]
+    return "\n".join(line for line in lines if line)
+
+
+def luck_of_the_best(archive: Archive, best: Attempt) -> str:
+    """Return what to expect of the best on new seeds; empty for the only attempt."""
+    compared = sum(attempt.fitness is not None for attempt in archive.attempts)
+    if compared < 2:
+        return ""
+    expected = archive.model().expected.get(best.name)
+    luck = f"the best of {compared} is so by the luck of its seeds, too"
+    if expected is None:
+        return f"{luck}; with one seed each, how much is unknown"
+    mean, low, high = map(number, expected)
+    return f"{luck}: expected on new seeds is a fitness of {mean}, 95 % interval {low} to {high}"
 
 
 def _signed(value: float) -> str:

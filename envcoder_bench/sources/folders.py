@@ -12,7 +12,7 @@ from envcoder_bench.tasks.source import TaskSource
 if TYPE_CHECKING:  # it imports torch, which the names of tasks do not need
     from envcoder_bench.tasks.spec import TaskSpec
 
-GROUP = "envcoder_bench.tasks"  # of entry points, whose name is the task's and whose value is ``module:Class``
+GROUP = "envcoder_bench.tasks"  # entry points: the name is the task's, the value is ``module:Class``
 
 
 def installed_tasks() -> dict[str, str]:

@@ -21,7 +21,7 @@ from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.tasks.task_code import task_code
 
-PACKAGE = "envcoder_bench.tasks"  # in which tasks from outside are mounted
+PACKAGE = "envcoder_bench.tasks"  # the package in which tasks from outside are mounted
 CODE, CONFIG, TRAIN = "task.py", "task.yaml", "train.yaml"
 
 
@@ -157,13 +157,13 @@ def _config(folder: Path) -> tuple[Path, str]:
 
 def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
     """Return the task class that a module defines; if there are several, the one with this name."""
-    defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    defined = [x for x in vars(module).values() if isinstance(x, type) and x.__module__ == module.__name__]
     tasks = list(filter(is_task_class, defined))
-    named = [one for one in tasks if getattr(one, "name", None) == name]
+    named = [task for task in tasks if getattr(task, "name", None) == name]
     if len(named or tasks) != 1:
-        shown = ", ".join(one.__name__ for one in tasks or defined) or "no class"
+        names = ", ".join(x.__name__ for x in tasks or defined) or "no class"
         raise ValueError(
-            f"{code} must define one class derived from envcoder_bench.tasks.SimTask, named {name}: it has {shown}"
+            f"{code} must define one class derived from envcoder_bench.tasks.SimTask, named {name}: it has {names}"
         )
     return (named or tasks)[0]
 

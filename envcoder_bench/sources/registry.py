@@ -21,7 +21,7 @@ from envcoder_bench.tasks.source import TaskSource
 if TYPE_CHECKING:  # it imports torch, which the names of tasks do not need
     from envcoder_bench.tasks.spec import TaskSpec
 
-GROUP = "envcoder_bench.task_sources"  # of entry points
+GROUP = "envcoder_bench.task_sources"  # entry points
 # sources of this package that load what a task needs, so that a checkout works without an installation
 _BUILT_IN = ("envcoder_bench.sources.isaacgym_tasks:IsaacGymTasks", "envcoder_bench.sources.mjlab_tasks:MjlabTasks")
 _found: dict[str, TaskSpec] = {}  # so far, by name
@@ -47,30 +47,31 @@ def find_spec(task: str) -> TaskSpec:
     Raises:
         ValueError: there is no such task, or a file of it is missing or invalid.
     """
-    if task in _found:
-        known = _found[task]
-        # a task from elsewhere may have been edited since: its name finds what its address does
-        return known if known.source in (None, task) else find_spec(known.source)
-    source = source_of(task)
+    named = _found.get(task)
+    if named is not None and named.source in (None, task):
+        return named
+    # a task from elsewhere may have been edited since: its name finds what its address does
+    address = task if named is None else str(named.source)
+    source = source_of(address)
     if source is None:
-        raise ValueError(_unknown(task))
-    if task in FOLDERS:
-        if task in installed_tasks():
-            where = installed_tasks()[task]
-            raise ValueError(f"an installed package has a task named {task}, which is a shipped one: {where}")
-        _found[task] = source.find(task)
-        return _found[task]
+        raise ValueError(_unknown(address))
+    if address in FOLDERS:
+        if address in installed_tasks():
+            where = installed_tasks()[address]
+            raise ValueError(f"an installed package has a task named {address}, which is a shipped one: {where}")
+        _found[address] = source.find(address)
+        return _found[address]
     from envcoder_bench.sources.outside import mount, restored_on_error
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
-    known = _by_address.get(task) or _by_address.get(os.path.abspath(task))
-    known = known and _by_address[known.address]  # the last one, by whichever address
+    before = _by_address.get(address) or _by_address.get(os.path.abspath(address))
+    before = before and _by_address[before.address]  # the last one, by whichever address
     with restored_on_error():
-        spec = known if known is not None and source.is_current(known) else _find_in(source, task)
+        spec = before if before is not None and source.is_current(before) else _find_in(source, address)
         if spec.name in FOLDERS:
             raise ValueError(f"{spec.folder}: {spec.name} is a shipped task's name: choose another, in class and YAML")
         mount(spec.name, spec.folder)
-    _found[spec.name] = _by_address[task] = _by_address[spec.address] = spec
+    _found[spec.name] = _by_address[address] = _by_address[spec.address] = spec
     YAML_FILES[spec.name] = str(spec.config)
     return spec
 
@@ -127,8 +128,8 @@ def _sources(address: str) -> Iterator[TaskSource]:
     """Yield the sources; those that must be imported only for an address with a colon."""
     yield ShippedTasks()
     if ":" in address:
-        for place in _BUILT_IN:
-            module, _, name = place.partition(":")
+        for address in _BUILT_IN:
+            module, _, name = address.partition(":")
             yield getattr(importlib.import_module(module), name)()
         yield from _installed_sources()
     yield FolderTasks()
@@ -152,6 +153,6 @@ def _installed_sources() -> Iterator[TaskSource]:
 def _unknown(task: str) -> str:
     if os.sep in task or "/" in task:
         path = Path(task)
-        siblings = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+        siblings = [x.name for x in path.parent.iterdir() if x.is_dir()] if path.parent.is_dir() else []
         return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
     return f"unknown task '{task}'{near_matches(task, task_names())}; there are {', '.join(task_names())}"

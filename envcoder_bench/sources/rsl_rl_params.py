@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-_ACTIVATIONS = {"identity": "None"}  # of torch's names those that rl_games has otherwise; the rest is equal
+_ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
 
 
 def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # they import torch, which the names of tasks do not need
     from envcoder_bench.tasks.spec import TaskSpec
 
 TASKS_FOLDER = Path(next(iter(envcoder_bench.tasks.__path__))).resolve()
-FOLDERS = {  # by the task's name
+FOLDERS = {  # the key is the task's name
     "AllegroHand": "allegro_hand",
     "Ant": "ant",
     "Anymal": "anymal",

@@ -31,7 +31,7 @@ _TUPLES = ("dof_names", "body_names", "sensor_names", "site_names", "object_keys
 _SUFFIXES = (".py", ".xml", ".yaml", ".yml")
 REDUCTIONS = ("mean", "sum")
 RESERVED = ("action", "state_dict")  # arguments of candidates' functions: the policy's action, and the whole state
-_FILES = re.compile(r"""\b(?:file\w*)\s*=\s*["']([^"']+)["']""")  # of meshes, textures, includes
+_FILES = re.compile(r"""\b(?:file\w*)\s*=\s*["']([^"']+)["']""")  # files of meshes, textures, includes
 _FOLDERS = re.compile(r"""\b(?:meshdir|texturedir|assetdir)\s*=\s*["']([^"']+)["']""")
 
 
@@ -156,8 +156,8 @@ def check_class(task_class: object, where: str) -> None:
         ValueError: it is not; the message says what to change.
     """
     if not is_task_class(task_class):
-        shown = getattr(task_class, "__name__", repr(task_class))
-        raise ValueError(f"{where}: {shown} is not a task: derive it from envcoder_bench.tasks.SimTask")
+        name = getattr(task_class, "__name__", repr(task_class))
+        raise ValueError(f"{where}: {name} is not a task: derive it from envcoder_bench.tasks.SimTask")
     title = f"{where}: the class {task_class.__name__}"
     faults = list(_class_faults(task_class, title))
     if faults:
@@ -178,7 +178,7 @@ def _class_faults(task_class: type[SimTask], title: str) -> Iterator[str]:
         yield f"{title}: its name must be letters, digits and _, such as Pendulum, not {task_class.name!r}"
     for name in _TUPLES:
         value = getattr(task_class, name)
-        if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+        if isinstance(value, str) or not all(isinstance(x, str) for x in value):
             yield f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}'
     if task_class.fitness_reduction not in REDUCTIONS:
         yield f"{title}: fitness_reduction is {task_class.fitness_reduction!r}; it must be 'mean' or 'sum'"

@@ -173,7 +173,7 @@ class TaskSnapshot:
     device: torch.device
     default_dof_target: Callable[[Tensor, dict[str, Tensor]], Tensor]
 
-    # as a task has them
+    # attributes that a task has under the same name
     name = _of_contract("name")
     num_dofs = _of_contract("num_dofs")
     default_action_dim = _of_contract("default_action_dim")

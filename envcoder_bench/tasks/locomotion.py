@@ -49,7 +49,7 @@ class Locomotion(SimTask):
             "dof_pos": self.state["initial_dof_pos"],
             "dof_vel": torch.zeros_like(sim.dof_vel),
         }
-        # of the products of quaternion components x y z w, times two, the two that make each number of an axis:
+        # each number of an axis is made of two products of quaternion components x y z w, times two:
         # forward (1 - yy - zz, xy + wz, xz - wy), up (xz + wy, yz - wx, 1 - xx - yy)
         terms = ("yy", "xy", "xz", "xz", "yz", "xx", "zz", "wz", "wy", "wy", "wx", "yy")
         self._terms = torch.tensor([4 * "xyzw".index(a) + "xyzw".index(b) for a, b in terms], device=self.device)

@@ -28,7 +28,7 @@ COMMON_KEYS = (
     "sim.dt",
     "sim.substeps",
 )
-# of tasks with a Simulator: what replaces the <option> of the model's file
+# keys of tasks with a Simulator: they replace the <option> of the model's file
 ENGINE_KEYS = ("sim.mujoco.integrator", "sim.mujoco.iterations", "sim.mujoco.ls_iterations")
 # keys of IsaacGymEnvs' YAML files that are accepted without an effect
 ISAACGYM_KEYS = (
@@ -48,7 +48,7 @@ ISAACGYM_KEYS = (
 )
 
 
-YAML_FILES: dict[str, str] = {}  # of tasks from outside the package, by name
+YAML_FILES: dict[str, str] = {}  # files of tasks from outside the package; the key is the name
 # fields that tasks have in common
 PROGRESS = Field((), "control steps", "steps since the episode began; int64")
 MAX_EPISODE_LENGTH = Field(
@@ -131,7 +131,7 @@ class SimTask(Task):
         self.substeps = control_timing(cfg)[1]
         self.max_episode_length = self._episode_steps()
         self.clip_actions = number(cfg, "env.clipActions")
-        self.clip_observations = number(cfg, "env.clipObservations", math.inf)  # as in IsaacGymEnvs
+        self.clip_observations = number(cfg, "env.clipObservations", math.inf)  # IsaacGymEnvs has the same default
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
         # the state and the constants, in the order of the fields: a source may read earlier keys
@@ -213,7 +213,7 @@ class SimTask(Task):
                 raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
             buffer = self.state[key]
             rows = mask.view(-1, *[1] * (buffer.dim() - 1))
-            buffer.copy_(torch.where(rows, value, buffer))  # in place: views of the buffer stay valid
+            buffer.copy_(torch.where(rows, value, buffer))  # views of the buffer stay valid
 
     def get_state(self) -> dict[str, Tensor]:
         kept = {f"task.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys + self.kept_keys}
@@ -283,8 +283,8 @@ def _float(cfg: Mapping[str, Any], key: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        shown = "empty" if value is None else repr(value)
-        raise ValueError(f"{yaml_file(cfg)}: the key '{key}' must be a number, and it is {shown}") from None
+        text = "empty" if value is None else repr(value)
+        raise ValueError(f"{yaml_file(cfg)}: the key '{key}' must be a number, and it is {text}") from None
 
 
 def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:

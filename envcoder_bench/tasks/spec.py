@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from envcoder_bench.tasks.base import Task
 
 Config = Mapping[str, Any]
-Functions = Mapping[str, Callable[..., Any]]  # by name, such as ``compute_reward``
+Functions = Mapping[str, Callable[..., Any]]  # the key is a name, such as ``compute_reward``
 Patches = Mapping[str, Mapping[str, Any]]  # dicts of a candidate, by section of the task's config
 
 

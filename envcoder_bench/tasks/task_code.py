@@ -65,8 +65,8 @@ def check_default_state(task: SimTask) -> None:
         if key not in shapes:
             raise ValueError(f"{where} has '{key}'{near_matches(key, shapes)}; its keys are {', '.join(shapes)}")
         if not isinstance(x, Tensor) or tuple(x.shape) != shapes[key]:
-            shown = tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
-            raise ValueError(f"{where}['{key}'] is {shown}: for {n} environments it must be {shapes[key]}")
+            actual = tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            raise ValueError(f"{where}['{key}'] is {actual}: for {n} environments it must be {shapes[key]}")
     # and all of them, except those without numbers
     missing = [key for key, shape in shapes.items() if key not in task.default_state and math.prod(shape)]
     if missing:
@@ -86,8 +86,8 @@ def check_fitness_value(task: Task, state: dict[str, Tensor]) -> None:
     n = len(state["progress_buf"])
     where = f"{task.name}: fitness returns"
     if not isinstance(value, Tensor) or tuple(value.shape) != (n,):
-        shown = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"{where} {shown}: for {n} environments it must be a tensor ({n},)")
+        returned = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{where} {returned}: for {n} environments it must be a tensor ({n},)")
     if not bool(torch.isfinite(value).all()):
         raise ValueError(f"{where} NaN or infinity one step after the beginning of an episode")
 

@@ -129,7 +129,7 @@ def power(candidates: int, seeds: int, runs: int) -> Facts:
     """Return how often a candidate that is one deviation of seeds above human is marked, and by paired t-tests."""
     from scipy import stats
 
-    from envcoder_bench.results.statistics import holm
+    from envcoder_bench.results.statistics import corrected
 
     rng = np.random.default_rng(seed_of("power", candidates, seeds))
     marked, paired = 0, 0
@@ -139,7 +139,7 @@ def power(candidates: int, seeds: int, runs: int) -> Facts:
         marked += next(row.significant for row in ranking(episodes, UNBOUNDED) if row.candidate == "c01")
         means = episodes.mean(axis=2)
         found: Any = stats.ttest_rel(means[1:], means[:1], axis=1)
-        paired += holm(found.pvalue.tolist())[0] < 0.05
+        paired += corrected(found.pvalue.tolist())[0] < 0.05
     return {
         "case": "one deviation of seeds above human", "candidates": candidates, "seeds": seeds, "runs": runs,
         "marked": marked / runs, "paired": paired / runs,

@@ -66,6 +66,14 @@ def test_episode_metrics_match_hand_computed_values() -> None:
     assert found["zone_stability"][2:] == [None] * 3
 
 
+def test_a_fall_is_in_the_zone_where_it_happened_not_in_the_farthest() -> None:
+    episodes = _episodes()
+    _step(episodes, x=21.0)
+    _step(episodes, x=19.0, y=14.0, height=0.1)
+    found = _result(episodes)
+    assert (found["zone_reached"], found["fall_zone"], found["fall_location"]) == (3, 2, [19.0, 14.0])
+
+
 def test_episode_completes_at_49_m_and_ends_at_49_5_m() -> None:
     episodes = _episodes()
     for x in (48.9, 49.1, 49.4, 49.5):

@@ -145,6 +145,11 @@ def test_truncated_answers_are_refused(contract, cut):
         made(answer([load()])[:cut], contract)
 
 
+def test_bytes_after_an_answer_are_refused(contract):
+    with pytest.raises(CandidateError, match="refused: wrong length"):
+        made(answer([load()]) + b" ", contract)
+
+
 def test_single_changes_of_an_answer_are_refused_or_harmless(contract):
     """Each part of a valid answer is replaced by values of other types."""
     honest = json.loads(answer([load(), const(2.0), ["mul", "f32", [0, 1], 0, "", 0]])[4:])

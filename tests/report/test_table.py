@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from envcoder_bench.core.words import fixed, shorten
@@ -64,11 +65,14 @@ fitness: how well the commanded velocity is followed, mean over the full
 -  006_syntax                                                  failed at load
 
 human is the best of those that lost no seed with a probability of over 99 %
+on new seeds human is expected to have 0.710 [0.684, 0.735]
 
 ± or [ ]: 95 % interval over 2 to 3 seeds, their spread pooled over the
   candidates
 vs human: difference to the human baseline, paired by seed
-!: it differs from 0 (paired t-test, 5 %)
+!: it differs from 0 (moderated t-test, 5 %)
+2 seeds may not have shown an outcome that some seeds have, such as a seed that
+  does not learn; the fitness has no bounds, so nothing here allows for it
 n/m seeds: the others failed; the numbers are of those that finished, and rank
   behind all that lost none
 steps: mean length of an evaluation episode, control steps
@@ -159,7 +163,7 @@ def test_sentence_names_a_likelier_candidate_than_the_first():
     ranked, _ = compared({"a": 0.5, "b": 0.49, "c": 0.48})
     shares = {"a": 0.2, "b": 0.5, "c": 0.3}
     changed = [replace(row, p_best=shares[row.candidate], contender=True) for row in ranked]
-    assert first_place(changed) == [
+    assert first_place(changed)[:1] == [
         "a has the highest mean and is the best with a probability of 20 %; likelier is b, 50 %;"
         " 2 candidates (b 50 % and c 30 %) may be the best, too"
     ]
@@ -185,15 +189,16 @@ def test_notes_are_of_all_candidates_also_of_those_not_shown():
     All of their seeds differ by about as much: else human's, which differ little, would tell nothing of the others'.
     """
     rows = [ok("human", seed, 0.5 + 0.01 * seed) for seed in range(3)]
-    rows += [ok(f"c{k:03d}", seed, 0.9 - 0.005 * k + 0.0001 * seed * k) for k in range(119) for seed in range(3)]
+    noise = np.random.default_rng(0).normal(0.0, 0.01, (119, 3)).tolist()
+    rows += [ok(f"c{k:03d}", seed, 0.9 - 0.005 * k + x) for k, own in enumerate(noise) for seed, x in enumerate(own)]
     rows += [ok("worst", 0, 0.01, unstable_resets=50, training_episodes=100), ok("worst", 1, 0.01)]
     rows += [Result("worst", 2, FAILED, fault=Fault("no"))]
     text = render_table(rank(rows), MEANING, 100, max_rows=20)
     assert "100 more in results.csv" in text
-    assert "corrected for 120 candidates by Holm's method" in text
+    assert "corrected for 120 candidates by Holm's method" in " ".join(text.split())
     assert "n/m seeds: the others failed" in text and "worst 50 %" in text
     several = render_table(rank(rows), MEANING, 100, tested="those of its run")
-    assert "corrected for those of its run by Holm's method" in several
+    assert "corrected for those of its run by Holm's method" in " ".join(several.split())
 
 
 def test_unstable_physics_and_dropped_contacts_are_reported_of_the_worst():

@@ -68,6 +68,19 @@ def test_honest_candidates_are_marked_in_few_runs(seeds):
     assert sum(map(bool, marked)) / runs <= 0.08 + 3 * math.sqrt(0.08 * 0.92 / runs)
 
 
+@pytest.mark.parametrize("rises", [False, True])
+def test_a_candidate_of_which_one_seed_does_not_fall_is_not_marked(rises):
+    name = "rises, then falls"
+    rows, points = run_of("one seed", name, noise=0.02, seeds=6)
+    if rises:  # the mean of the six falls surely nevertheless
+        rows = [replace(row, fitness=0.7) if row.key == (name, 0) else row for row in rows]
+        points = [
+            replace(point, fitness=0.7) if (point.candidate, point.seed, point.iteration) == (name, 0, 10) else point
+            for point in points
+        ]
+    assert list(hacked(rows, points, False)) == ([] if rises else [name])
+
+
 @pytest.mark.parametrize("name", HACKS)
 def test_hacks_are_marked_with_their_numbers(name):
     reasons = hacked(*run_of(name, name, noise=0.02, seeds=4), False)

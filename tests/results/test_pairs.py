@@ -9,7 +9,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, POWER, WORSE, advice, run_pairs, seeds_needed, sentence
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
-from envcoder_bench.results.statistics import Difference, FitnessModel, holm
+from envcoder_bench.results.statistics import Difference, FitnessModel, corrected
 from envcoder_bench.shaping.contract import Fault
 
 MEANS = {"human": 0.5, "a": 0.9, "b": 0.86, "c": 0.2}
@@ -65,10 +65,10 @@ def test_verdicts_agree_with_the_marks_and_letters_of_the_ranking():
     assert marked
 
 
-def test_corrected_p_values_are_those_of_holm():
+def test_corrected_p_values_are_those_of_all_pairs():
     pairs, _ = compared(rows_of(spread=0.2))
     names = [(a, b) for k, a in enumerate("abc") for b in "abc"[k + 1 :]] + [("human", name) for name in "abc"]
-    every = holm([pairs.of(*name).p for name in names])
+    every = corrected([pairs.of(*name).p for name in names])
     for (first, second), expected in zip(names, every):
         if first != "human":
             assert pairs.of(first, second).corrected == pytest.approx(expected)
@@ -94,6 +94,9 @@ def test_seeds_follow_the_effect_and_the_level():
     numbers = [seeds_needed(known, effect) for effect in (0.4, 0.2, 0.1, 0.05)]
     assert numbers == sorted(numbers) and numbers[0] < numbers[-1]
     assert seeds_needed(known, 0.1, 0.01) > seeds_needed(known, 0.1) == seeds_needed(known, -0.1)
+    # outcomes that were not seen are fewer with more seeds
+    unsure = Difference(0.1, -0.1, 0.3, 0.2, 5, error=0.07, freedom=8.0, unseen=0.3, worth=5.0)
+    assert seeds_needed(unsure, 0.1) > 1.5 * seeds_needed(known, 0.1)
     assert seeds_needed(known, 0.0) is None and seeds_needed(Difference(0.1), 0.1) is None
 
 
@@ -124,7 +127,7 @@ def test_sentences_have_interval_p_and_the_seeds_that_would_tell():
     near = compared(rows_of(spread=0.1))[0].of("a", "b")
     assert near.verdict == CANNOT_TELL and near.seeds_needed > 5
     assert "a against b: cannot tell; difference " in str(near) and " over 5 seeds" in str(near)
-    assert " (corrected for 6 tests: p = " in str(near)
+    assert " (corrected for 6 tests and all looks: p = " in str(near)
     assert advice(near, "runs/x").endswith(f"eval-shapers --extend runs/x --seeds {near.seeds_needed}")
     assert advice(pairs.of("a", "c")) == ""
     single, _ = compared(rows_of(seeds=1))

@@ -126,7 +126,8 @@ def test_interval_of_successes_alone_is_that_of_clopper_and_pearson():
     fitness = {name: dict.fromkeys(range(3), 1.0) for name in "ab"}
     mean, low, high = FitnessModel(fitness, ones, (0.0, 1.0)).interval("a")
     exact = stats.binomtest(192, 192).proportion_ci(method="exact").low
-    assert (mean, high) == (1.0, 1.0) and 0.94 < low <= exact  # wider, because two seeds more say little of seeds
+    # wider, because three seeds may not have shown how often a seed has none
+    assert (mean, high) == (1.0, 1.0) and 0.05 ** (1 / 3) - 0.05 < low < 0.05 ** (1 / 3) < exact
     without_episodes = FitnessModel(fitness, None, (0.0, 1.0), episodes=64).interval("a")
     assert without_episodes[1] == pytest.approx(low, abs=1e-3)
 
@@ -189,7 +190,8 @@ def test_a_difference_to_a_candidate_that_always_fails_is_no_surer_than_a_paired
         rows = by_seed(alive=alive, **{f"dead{k}": [0.0] * 5 for k in range(failing)})
         found = FitnessModel(rows, None, bounds, episodes=64).difference("alive", "dead0")
         low, high = stats.ttest_1samp(alive, 0.0).confidence_interval()
-        assert 0.99 < (found.high - found.low) / (min(high, bounds[1]) - low) < 1.2
+        ratio = (found.high - found.low) / (min(high, bounds[1]) - low)
+        assert 0.99 < ratio < (1.2 if bounds == UNBOUNDED else 3)  # with bounds the dead may have had bad luck
 
 
 def test_differences_without_common_seeds_are_not_paired():

@@ -6,7 +6,7 @@ import numpy as np
 
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import LEVEL, FitnessModel, holm
+from envcoder_bench.results.statistics import LEVEL, FitnessModel, corrected
 from envcoder_bench.results.tie_groups import letters, tie_groups
 
 
@@ -57,7 +57,7 @@ def test_ties_are_those_of_all_pairs_by_holms_method():
     names = [name for name, of_name in groups.items() if of_name]
     model = FitnessModel({name: {row.seed: row.fitness for row in rows if row.candidate == name} for name in names})
     pairs = list(itertools.combinations(names, 2))
-    p_values = holm([model.difference(a, b).p for a, b in pairs])
+    p_values = corrected([model.difference(a, b).p for a, b in pairs])
     assert len(names) == 12 and 0 < sum(p < LEVEL for p in p_values) < len(pairs)
     for (a, b), p in zip(pairs, p_values, strict=True):
         assert bool(groups[a] & groups[b]) == (not p < LEVEL), (a, b)

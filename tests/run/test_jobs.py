@@ -218,6 +218,21 @@ def test_run_without_workers_tells_how_to_resume(tmp_path):
     assert str(tmp_path / "run") in str(error.value)
 
 
+def test_a_worker_that_is_lost_while_idle_gets_no_job():
+    pool = FakePool(2)
+    head = Head(pool, CODE)
+    head.wait_for_workers()
+    while pool.messages:
+        head._poll()
+    pool.messages.append((0, WorkerLost("gone")))
+    pool.restart(0)
+    while pool.messages:
+        head._poll()
+    handler = Recorder()
+    assert head.run(jobs("a", "b", "c"), handler) and sorted(handler.done) == ["a", "b", "c"]
+    assert {worker for worker, _ in pool.requests} <= {1, 2}
+
+
 def test_late_messages_of_a_lost_worker_are_ignored():
     pool, recorder = FakePool(1), Recorder()
     pool.messages.append((77, Checked(Job(("a",), 1).name, {"wrong": (1, 1)}, {})))

@@ -56,11 +56,31 @@ def test_best_so_far_compares_over_common_seeds():
     assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
     lucky = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={1: x}) for k, x in enumerate((0.1, 0.1, 0.51))]
     rival = "r2_02 has 0.51, but is only +0.01 against human"
-    assert screen.best_so_far(Archive([best, *lucky], baselines)) == f"{told} ({rival})"
+    many = Archive([best, *lucky], baselines)
+    assert screen.best_so_far(many).splitlines()[0] == f"{told} ({rival})"
     told = "best so far: r1_00, fitness 0.5, mean of 2 seeds"
     rival = "r2_02 has 0.51, but on 1 seed only"
-    assert screen.best_so_far(Archive([best, *lucky])) == f"{told} ({rival})"
+    assert screen.best_so_far(Archive([best, *lucky])).splitlines()[0] == f"{told} ({rival})"
     assert screen.best_so_far(Archive([], baselines)) == "no candidate has a fitness yet"
+
+
+def test_best_so_far_says_what_luck_has_to_do_with_it():
+    """Of twelve equal candidates one is 0.3 above human with its seeds."""
+    values = [[0.3 + 0.1 * math.sin(5 * k), 0.3 + 0.1 * math.sin(7 * k + 1)] for k in range(12)]
+    attempts = [
+        Attempt(f"r1_{k:02d}", 1, "", fitness=sum(own) / 2, by_seed=dict(enumerate(own)))
+        for k, own in enumerate(values)
+    ]
+    archive = Archive(attempts, {"human": Attempt("human", 0, "", fitness=0.3, by_seed={0: 0.25, 1: 0.35})})
+    best, told = archive.best(), screen.best_so_far(archive).splitlines()[1]
+    assert best is not None and best.fitness is not None
+    mean, low, high = archive.model().expected[best.name]
+    assert low < 0.3 < mean < best.fitness - 0.02 and mean < high
+    luck = "the best of 12 is so by the luck of its seeds, too"
+    assert told.startswith(f"{luck}: expected on new seeds is a fitness of {mean:.4g}")
+    single = [Attempt(f"r1_{k:02d}", 1, "", fitness=own[0], by_seed={0: own[0]}) for k, own in enumerate(values)]
+    assert "with one seed each, how much is unknown" in screen.best_so_far(Archive(single))
+    assert "luck" not in screen.best_so_far(Archive(attempts[:1]))
 
 
 def row(name, versus=(math.nan, math.nan, math.nan), rank=1, faults=()):

@@ -11,6 +11,7 @@ import torch
 from backends import ANYMAL, both
 
 from envcoder_bench.sim import Box, Ground, HeightField, make_simulator
+from envcoder_bench.sim.ground import crop
 from envcoder_bench.sim.mujoco_model import load_robot
 
 BALL = """<mujoco><default><geom friction="0.9 0.005 0.0001" contype="0" conaffinity="1"/></default><worldbody>
@@ -119,3 +120,10 @@ def test_heights_are_accurate_after_compilation(tmp_path):
 def test_invalid_ground_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("x, yaw, kept", [(3.2, 0.0, True), (3.2, 1.0, True), (2.0, 0.0, False)])
+def test_boxes_that_reach_into_a_rectangle_are_kept_by_a_crop(x, yaw, kept):
+    box = Box((5.0, 0.0, 0.1), (4.0, 2.0, 0.2), yaw)
+    part = crop(Ground(boxes=(box,)), (0.0, -1.0), (x, 1.0), 100)
+    assert (part is not None and part.boxes == (box,)) is kept

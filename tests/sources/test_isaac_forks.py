@@ -521,7 +521,7 @@ def test_checkout_that_is_no_package_is_refused_with_the_remedy(tmp_path, monkey
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
     monkeypatch.setenv("LEGGED_GYM_PATH", str(tmp_path))
-    with pytest.raises(ValueError, match=r"No module named 'utils'; .* is no package: .* --task FILE.py:CLASS"):
+    with pytest.raises(ValueError, match=r"No module named 'utils'; .* is not a package: .* --task FILE.py:CLASS"):
         find_source("legged_gym:a1")
 
 

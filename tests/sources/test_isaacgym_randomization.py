@@ -338,8 +338,12 @@ def changed(path, value):
         ("actions/rang", [0, 1], "actions has an unknown key 'rang' (did you mean range?)"),
         ("actions/schedule", "linear", "actions.schedule_steps must be a positive number, got 0"),
         ("actor_params/pendulm", {}, "actor_params.pendulm: there is no such actor (did you mean pendulum?)"),
-        ("actor_params/ball/rigid_shapes", {}, "ball.rigid_shapes is no property"),
-        ("actor_params/ball/rigid_shape_properties/fricton", PARAMS["actions"], "fricton is no number of this actor"),
+        ("actor_params/ball/rigid_shapes", {}, "ball.rigid_shapes is not a property"),
+        (
+            "actor_params/ball/rigid_shape_properties/fricton",
+            PARAMS["actions"],
+            "fricton is not a number of this",
+        ),
         ("actor_params/pendulum/dof_properties/damping/range", [0.0, 1.0], "must be positive for a loguniform"),
     ],
 )

@@ -333,7 +333,7 @@ def test_task_without_fitness_requires_a_fitness_file():
         (f"{FOLDER}/pendulum.py:Rodd", "did you mean Rod"),
         (f"{FOLDER}/pendulun.py:Pendulum", "did you mean pendulum.py"),
         (f"{FOLDER}/pendulum.py:Broken", r"pendulum.py:\d+: NotImplementedError: gym.make_coffee is not supported"),
-        (f"{FOLDER}/pendulum.py:Rod@nothing.yaml", "nothing.yaml is no file"),
+        (f"{FOLDER}/pendulum.py:Rod@nothing.yaml", "nothing.yaml is not a file"),
         (f"{FOLDER}/vec_task.py:VecTask", "neither pre_physics_step nor post_physics_step"),
     ],
 )

@@ -21,6 +21,7 @@ COLUMNS = {
     "vs human": ("number", "descending"),
     "95 % interval": ("", ""),
     "best": ("number", "descending"),
+    "on new seeds": ("number", "descending"),
     "letters": ("number", "ascending"),
     "steps to tie": ("number", "ascending"),
     "steps to fitness": ("number", "ascending"),
@@ -104,6 +105,12 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
         "vs human": cell(row.vs_human, difference, sign, ends(row.vs_human_ci_low, row.vs_human_ci_high, "+")),
         "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
+        "on new seeds": cell(
+            row.expected,
+            fixed(row.expected, decimals) if math.isfinite(row.expected) else "",
+            "",
+            ends(row.expected_ci_low, row.expected_ci_high),
+        ),
         "best": cell(row.p_best, percent(row.p_best).replace("under ", "< ").replace("over ", "> ")),
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
@@ -163,10 +170,11 @@ def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
         "fitness": f"Mean over the seeds{', ' * bool(interval)}{interval}.",
         "95 % interval": f"Dot: fitness; line: its 95 % interval{human}.",
         "vs human": "Mean difference to the human baseline with the same seeds, with its 95 % interval. Coloured where"
-        f" it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')}).",
+        f" it differs from 0 (moderated t-test, 5 %{_corrected(tested, 'candidate')}).",
         "best": "Probability that it is the best.",
-        "letters": f"Candidates that share a letter cannot be told apart if all pairs are tested (paired t-tests, 5 %"
-        f"{pairs}). Click a letter to see which.",
+        "on new seeds": "Fitness to be expected on new seeds: of many, the first is so by the luck of its seeds, too.",
+        "letters": "Candidates that share a letter cannot be told apart if all pairs are tested (moderated t-tests,"
+        f" 5 %{pairs}). Click a letter to see which.",
         "steps to tie": "Env-steps of a seed until the fitness that candidates share; fewer rank first.",
         "steps to fitness": "Mean env-steps of a seed until a fitness, which you choose above; at first 90 % of what"
         " the human baseline learns, or else the best candidate. >: some seeds never have it.",

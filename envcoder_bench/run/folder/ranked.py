@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import plain
+from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.results.effects import Study, studies, write_effects
 from envcoder_bench.results.logs import Point, read_episodes, read_points
@@ -15,6 +17,7 @@ from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.variants import Variant
 
@@ -24,13 +27,14 @@ log = logging.getLogger(__name__)
 def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[Ranked]:
     """Rank the rows of a run, with what its final evaluation and the course of its training say."""
     evaluated = bounds_of(folder, cfg), final_evaluation(folder, cfg)
-    ranked = rank(rows, *evaluated)
+    looks = looks_at(folder, cfg)
+    ranked = rank(rows, *evaluated, looks=looks)
     places = [row.rank for row in ranked if row.rank is not None]
     if len(set(places)) == len(places):
         return ranked
     try:
         status = folder.points.stat()
-        return rank(rows, *evaluated, _points(folder.points, status.st_mtime_ns, status.st_size))
+        return rank(rows, *evaluated, _points(folder.points, status.st_mtime_ns, status.st_size), looks)
     except (OSError, ValueError) as error:  # a ranking must not depend on it
         log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
         return ranked
@@ -38,7 +42,8 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
 
 def compare_pairs(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], ranked: Sequence[Ranked]) -> Pairs:
     """Compare all pairs of a ranked run."""
-    return run_pairs(fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg)), ranked)
+    model = fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
+    return run_pairs(model, ranked, looks_at(folder, cfg))
 
 
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times
@@ -59,6 +64,22 @@ def bounds_of(folder: RunFolder, cfg: RunConfig) -> tuple[float, float]:
         return fitness_bounds(recorded_task(cfg), cfg)
     except (UserError, ValueError, OSError, KeyError, TypeError):
         return UNBOUNDED
+
+
+def looks_at(folder: RunFolder, cfg: RunConfig) -> int:
+    """Return how often the candidates of a run were tested: before each extension by seeds or iterations, and now.
+
+    A run of a single seed has no tests. Candidates that were added are tested together with the others, which changes
+    no result of those.
+    """
+    tested: set[tuple[object, object]] = {(seed_count(cfg), cfg.learning_iterations)}
+    for text in folder.provenance.before if folder.provenance is not None else ():
+        try:
+            before = plain(parse_yaml(text))
+        except ValueError:  # a damaged copy, of a run that was complete
+            before = {}
+        tested.add((before.get("seeds"), before.get("learning_iterations")))
+    return max(1, sum(isinstance(seeds, int) and seeds > 1 for seeds, _ in tested))
 
 
 def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
@@ -102,7 +123,9 @@ def run_studies(
         points = read_points(folder.points)
     except (OSError, ValueError) as error:  # the effects on fitness do not depend on it
         log.warning("%s cannot be read, so that the speed of learning is not compared: %s", folder.points, error)
-    return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg))
+    return studies(
+        variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg), looks_at(folder, cfg)
+    )
 
 
 def picture(study: Study) -> str:

@@ -46,7 +46,7 @@ class _Rows(stream.use):
         super().__init__(key, owner.step, Purpose.ISAAC_GYM_DRAW)
         self.owner, self.rows, self.key, self.row_calls = owner, rows, key, 0
         self.found: Tensor | None = None  # the environments that the last nonzero has found
-        self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # of the last draw: rows, offsets, lanes
+        self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # rows, offsets and lanes of the last draw
 
     def note_found(self, mask: Tensor, indices: Tensor) -> None:  # called by DrawsFromRows
         """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per row or per environment."""

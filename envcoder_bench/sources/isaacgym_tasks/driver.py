@@ -314,7 +314,7 @@ class LeggedDriver(StepDriver):
     @torch.no_grad()
     def first(self) -> None:
         width = getattr(self.task.cfg.env, "num_actions", self.num_actions)
-        if width != self.num_actions:  # of joints that the task counts the policy may drive some: a step tells
+        if width != self.num_actions:  # the policy may drive only some of the task's joints: a step shows which
             with contextlib.suppress(RuntimeError, IndexError):
                 self.task.step(torch.zeros(self.num_envs, width, device=self.device))
                 self.num_actions = width
@@ -385,7 +385,7 @@ class RewardTerms:
     def __init__(self, task: Any) -> None:
         self._task, self._sums, self._summands = task, "", None
         self._steps, self._told = 0, False
-        self._apart: Tensor | None = None  # on the host
+        self._apart: Tensor | None = None  # a tensor of the host
         self.on_trial = self.fit = False
         functions, names = getattr(task, "reward_functions", None), getattr(task, "reward_names", None)
         if isinstance(functions, list) and isinstance(names, list) and functions and len(functions) == len(names):
@@ -450,9 +450,9 @@ class RewardTerms:
             )
 
     def _share_apart(self) -> Tensor | None:
-        """Return the share of environments whose reward is no sum of terms, also if the sum is bounded by 0.
+        """Return the share of environments whose reward is not a sum of terms, also if the sum is bounded by 0.
 
-        Only episodes that go on count, because a fixed reward at the end is no term. None if scales are not known.
+        Only episodes that go on count, because a fixed reward at the end is not a term. None if scales are not known.
         """
         task = self._task
         scales = dict.fromkeys(self._terms, 1.0) if self.scaled else getattr(task, "reward_scales", {})

@@ -47,7 +47,7 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     """Return the class ``name`` of a Python file, with its YAML or its config class."""
     path = path.absolute()
     if not path.is_file():
-        siblings = [one.name for one in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        siblings = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ValueError(f"--task {path}:{name}: there is no such file{near_matches(path.name, siblings)}")
     folders = package_folders(path)
     for package, variable in (("isaacgymenvs", "ISAACGYMENVS_PATH"), ("legged_gym", "LEGGED_GYM_PATH")):
@@ -132,7 +132,7 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
 def _class_of(factory: Any, config: Config) -> type:
     """Return the class that a function of IsaacGymEnvs' map chooses by the config."""
     subtask = str(config.get("env", {}).get("subtask", "")).lower()
-    classes = [one for one in vars(inspect.getmodule(factory)).values() if isinstance(one, type)]
+    classes = [value for value in vars(inspect.getmodule(factory)).values() if isinstance(value, type)]
     arms = "TwoArms" in factory.__name__ or "two_arms" in factory.__name__
     matching = [c for c in classes if c.__name__.lower().endswith(subtask) and ("TwoArms" in c.__name__) == arms]
     return matching[0] if matching else classes[0]

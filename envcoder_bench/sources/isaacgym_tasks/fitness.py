@@ -101,7 +101,7 @@ _GOALS = Fitness(
     summed=True,
 )
 
-# by the name of the task's class, or of a base class
+# the key is the name of the task's class, or of a base class
 FITNESS = {
     "Cartpole": Fitness(
         alive,

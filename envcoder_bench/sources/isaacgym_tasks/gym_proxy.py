@@ -35,7 +35,7 @@ class GymProxy:
 
     def __init__(self, gym: Any) -> None:
         self.__dict__.update(_gym=gym, _sim=None, _efforts=None, _targets=None)
-        self._acquired: dict[str, dict[str, Tensor]] = {}  # by the method that refreshes them, and the actor's name
+        self._acquired: dict[str, dict[str, Tensor]] = {}  # keys: the method that refreshes them, then the actor's name
         self._written, self._stepped = 0, 0  # counts of writes to states, and of other changes of the simulation
         self._fresh: dict[str, tuple[int, ...]] = {}  # these counts and the tensors' versions, of the last refresh
         self.commanded: Tensor | None = None
@@ -85,7 +85,7 @@ class GymProxy:
                 return True
             result = method(*args)
             for x in tensors:
-                increment_version(x)  # as torch's own writes do
+                increment_version(x)  # torch's own writes do so, too
             self._fresh[name] = (*counts, *(x._version for x in tensors))
             return result
 

@@ -152,7 +152,7 @@ def folder_with(path: Path, package: str) -> Path | None:
     return None
 
 
-# of a package, and of one without a file of its own that has packages in it, as in some forks
+# a package's file, or, as in some forks, those of packages in a folder without a file of its own
 _PACKAGES_FILES = ("__init__.py", "*/__init__.py")
 
 

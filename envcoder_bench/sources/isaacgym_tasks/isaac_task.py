@@ -174,7 +174,7 @@ class IsaacTask(Task):
         if self._randomizer is not None:
             self._randomizer.undo()
         if bool((groups.lanes != torch.arange(self.num_envs, device=groups.lanes.device)).any()):
-            # of several groups each gets what the task drew or placed at its construction for the first one: frictions,
+            # each of several groups gets what the task drew or placed at its construction for the first one: frictions,
             # masses, origins and terrain levels are then independent of other groups
             tensors.make_alike(self.isaac, self.rows, self.histories, groups.lanes)
             self.driver.place(groups.lanes)

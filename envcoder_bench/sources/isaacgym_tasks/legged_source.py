@@ -46,7 +46,7 @@ def legged_gym_source(address: str, name: str) -> Source:
                 and isinstance(error, ModuleNotFoundError)
                 and (folder / package / str(error.name)).is_dir()
             ):
-                hint = f"; {folder / package} is no package: name the file of a task, --task FILE.py:CLASS"
+                hint = f"; {folder / package} is not a package: name the file of a task, --task FILE.py:CLASS"
             reason = one_line(error, printed=printed.getvalue())
             raise ValueError(f"--task {address}: {package} cannot be imported: {reason}{hint}") from error
         if not registry.task_classes:
@@ -178,9 +178,9 @@ class _Section:
 def _plain(value: Any) -> Any:
     """Convert a config to types that YAML can hold; arrays and tensors become lists."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(x) for key, x in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(x) for x in value]
     if hasattr(value, "tolist"):
         value = value.tolist()
         return _plain(value) if isinstance(value, list) else value

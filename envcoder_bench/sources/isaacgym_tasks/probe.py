@@ -133,8 +133,8 @@ def _is_goal(name: str, slot: Slot, row: Row, changed: set[Slot], task: Any) -> 
     if name != "commands" and (not _GOAL.search(name) or _NO_GOAL.search(name) or slot in changed):
         return False
     # a view of a larger tensor of the task is not a goal of its own
-    others = [one for where, one in tensors.tensors_of(task) if where != slot and one.numel() > x.numel()]
-    return not any(one.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for one in others)
+    others = [other for where, other in tensors.tensors_of(task) if where != slot and other.numel() > x.numel()]
+    return not any(other.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for other in others)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -163,7 +163,7 @@ class _Texts:
 
     def __init__(self, task_class: type) -> None:
         self._files: list[tuple[str, list[str]]] = []
-        for cls in task_class.__mro__:  # by their methods, because their modules are no longer in sys.modules
+        for cls in task_class.__mro__:  # methods have their module's globals, which are no longer in sys.modules
             codes = [getattr(member, "__code__", None) for member in vars(cls).values()]
             names = dict.fromkeys(code.co_filename for code in codes if code is not None)
             for file in map(Path, names):

@@ -77,16 +77,16 @@ class RandomActors:
             if kind == _DOFS:
                 attributes = list(first.dtype.names or ())
             else:
-                attributes = [one for one in dir(first[0]) if _is_number(getattr(first[0], one))] if first else []
+                attributes = [name for name in dir(first[0]) if _is_number(getattr(first[0], name))] if first else []
             if name not in attributes:
                 hint = near_matches(name, attributes)
-                raise ValueError(f"{key} is no number of this actor{hint}: {', '.join(attributes)}")
+                raise ValueError(f"{key} is not a number of this actor{hint}: {', '.join(attributes)}")
         # every environment, because a task may have made them unequal
         originals: dict[str, list[Any]] = {name: [] for name in names}
         for env in range(len(self._envs)):
             rows = self._get(env, actor, kind)
             for name in names:
-                originals[name].append(rows[name].copy() if kind == _DOFS else [getattr(one, name) for one in rows])
+                originals[name].append(rows[name].copy() if kind == _DOFS else [getattr(row, name) for row in rows])
         self._originals.update({f"{actor}.{kind}.{name}": np.array(x, dtype=float) for name, x in originals.items()})
 
     def _read_bodies(self, actor: str) -> None:
@@ -155,8 +155,8 @@ class RandomActors:
         if names:
             properties = self._get(env, actor, kind)
             for name in names:
-                for one, value in zip(properties, self._value(env, f"{prefix}.{name}").tolist()):
-                    setattr(one, name, value)
+                for row, value in zip(properties, self._value(env, f"{prefix}.{name}").tolist()):
+                    setattr(row, name, value)
             more = (False,) if kind == _BODIES else ()
             setter = getattr(self._gym, f"set_actor_{kind}")
             setter(self._envs[env], self._handles[actor], properties, *more)

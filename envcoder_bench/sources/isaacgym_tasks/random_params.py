@@ -16,7 +16,7 @@ from envcoder_bench.core.purposes import Purpose
 log = logging.getLogger(__name__)
 KINDS = ("dof_properties", "rigid_body_properties", "rigid_shape_properties", "tendon_properties")
 SCALE = "scale"
-METHOD, PARAMS = "apply_randomizations", "randomization_params"  # of IsaacGymEnvs' VecTask
+METHOD, PARAMS = "apply_randomizations", "randomization_params"  # names in IsaacGymEnvs' VecTask
 DISTRIBUTIONS = ("gaussian", "uniform", "loguniform")
 _KEYS = (
     "range", "operation", "distribution", "schedule", "schedule_steps", "num_buckets", "setup_only", "range_correlated",
@@ -168,7 +168,9 @@ def read_params(content: Any, path_of_params: str = "task.randomization_params")
                 actors[actor][kind] = {name: _distribution(x, f"{path}.{kind}.{name}") for name, x in specs.items()}
             elif kind != "color":
                 expected = (*KINDS, SCALE, "color")
-                raise ValueError(f"{path}.{kind} is no property{near_matches(kind, expected)}: {', '.join(expected)}")
+                raise ValueError(
+                    f"{path}.{kind} is not a property{near_matches(kind, expected)}: {', '.join(expected)}"
+                )
     return Params(float(frequency), policy.get("actions"), policy.get("observations"), gravity, actors, scales)
 
 

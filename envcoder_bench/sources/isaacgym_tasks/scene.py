@@ -37,7 +37,7 @@ class Scene:
         self.dof_names = self._names("dof", names, len(driven) > 1)
         self.body_names = self._names("rigid_body", names, len(names) > 1)
         self._properties = {a: gym.get_actor_dof_properties(first, a) for a, n in zip(self._actors, counts) if n}
-        self._own_properties: dict[tuple[int, int], np.ndarray] = {}  # of actors that were randomized
+        self._own_properties: dict[tuple[int, int], np.ndarray] = {}  # what randomized actors had before
         self._roots = gym.acquire_actor_root_state_tensor(sim)
         self._roots = _torch(self._roots)
         self._dofs = _torch(gym.acquire_dof_state_tensor(sim)) if self.num_dofs else None

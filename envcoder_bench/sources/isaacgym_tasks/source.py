@@ -167,7 +167,7 @@ def config_file(path: Path, name: str, config: str | None) -> Path:
     if config is not None:
         file = Path(config).absolute()
         if not file.is_file():
-            raise ValueError(f"--task {path}:{name}: {file} is no file: give the task's YAML")
+            raise ValueError(f"--task {path}:{name}: {file} is not a file: give the task's YAML")
         return file
     tried = [path.with_suffix(".yaml"), path.parent / f"{name}.yaml", path.parent.parent / "cfg/task" / f"{name}.yaml"]
     existing = next((file for file in tried if file.is_file()), None)
@@ -197,7 +197,7 @@ def read_yaml(file: Path) -> Config:
         replaced = OmegaConf.create(_without_references(merged, main))
         content: Any = OmegaConf.to_container(replaced, resolve=True)
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{file} is no YAML with keys and values")
+        raise ValueError(f"{file} is not a YAML with keys and values")
     return content
 
 
@@ -258,18 +258,18 @@ def _main_config(file: Path) -> Config:
 
 def _without_references(value: Any, main: Config) -> Any:
     if isinstance(value, dict):
-        return {key: _without_references(one, main) for key, one in value.items()}
+        return {key: _without_references(x, main) for key, x in value.items()}
     if isinstance(value, list):
-        return [_without_references(one, main) for one in value]
+        return [_without_references(x, main) for x in value]
     if not isinstance(value, str) or "${" not in value:
         return value
     value = value.replace("${hydra:runtime.cwd}", str(Path.cwd()))
     match = re.fullmatch(r"\$\{resolve_default:([^,{}]*),.*\}", value)
     if match:
         return OmegaConf.create(f"x: {match.group(1)}").x
-    # a key of the main config has nothing but dots before it; those that resolvers of IsaacGymEnvs ask for are known
+    # a key of the main config has nothing but dots before it; resolvers of IsaacGymEnvs ask for these ones, too
     match = re.fullmatch(r"\$\{\.{2,}(\w+)\}", value)
     if match and match.group(1) in main:
         return main[match.group(1)]
-    known = (*_MAIN_CONFIG, *_HERE)
-    return next((main[name] for name in known if re.search(rf"\.{name}\b", value)), value)
+    names = (*_MAIN_CONFIG, *_HERE)
+    return next((main[name] for name in names if re.search(rf"\.{name}\b", value)), value)

@@ -26,7 +26,7 @@ from envcoder_bench.tasks.sim_task import COMMON_KEYS
 from envcoder_bench.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
-SCALES = "reward_scales"  # of the terms of a legged_gym reward, constants of the state
+SCALES = "reward_scales"  # the key of the weights of legged_gym's reward terms, constants of the state
 
 
 def isaac_spec(task: str) -> TaskSpec:
@@ -69,7 +69,7 @@ class Probed:
 
     def __init__(self, source: Source, fitness: Fitness | None, folder: Path) -> None:
         self._source, self._fitness, self._folder = source, fitness, folder
-        self._known: dict[str, tuple[Facts, Path]] = {}  # by config
+        self._known: dict[str, tuple[Facts, Path]] = {}  # the key is a config
 
     def baselines(self, config: Mapping[str, Any] | None = None) -> Path:
         """Return the folder of the baselines with a config; None is the YAML's. Raises ValueError if the code fails."""

@@ -145,7 +145,7 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
         needed = len(body) if len(noting.names) > before else needed
     if len(noting.names) < 2:
         return None
-    nothing = ", ".join(f"{name!r}: 0.0" for name in noting.names)  # of terms under a condition
+    nothing = ", ".join(f"{name!r}: 0.0" for name in noting.names)  # the values of terms whose condition is not met
     body = [*ast.parse(f"{_TERMS} = {{{nothing}}}").body, *body[:needed], *ast.parse(f"return {_TERMS}").body]
     # without its decorator, torch.jit.script, and the annotations that it needs
     copied = copy.deepcopy(function)
@@ -270,7 +270,7 @@ def _leaves(node: ast.expr, negative: bool = False) -> Iterator[ast.expr]:
 
 
 def _name(term: ast.expr, local: set[str], total: str) -> str:
-    """Return a name for a term: its first variable, else its first parameter that is no scale."""
+    """Return a name for a term: its first variable, else its first parameter that is not a scale."""
     where = term.args[1] if isinstance(term, ast.Call) and _reads([term], total) else term  # not the condition
     variables = [x.id for x in ast.walk(where) if isinstance(x, ast.Name) and x.id not in (total, "torch")]
     called = {x.func.id for x in ast.walk(where) if isinstance(x, ast.Call) and isinstance(x.func, ast.Name)}

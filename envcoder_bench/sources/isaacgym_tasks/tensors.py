@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MOST_NUMBERS = 512  # in a constant; larger tensors, such as terrains, are left out
+MOST_NUMBERS = 512  # the most in a constant; larger tensors, such as terrains, are left out
 # attributes of VecTask and BaseTask that no reward or observation needs
 _BOOKKEEPING = re.compile(
     r"device|headless|graphics|render|record|frame|viewer|num_(environments|agents|observations|states|envs|obs)$|sim_|"
@@ -37,9 +37,9 @@ def tensors_of(task: Any) -> Iterator[tuple[Slot, Tensor]]:
         if isinstance(value, Tensor):
             yield (name, ""), value
         elif isinstance(value, dict):
-            for key, one in list(value.items()):
-                if isinstance(one, Tensor) and isinstance(key, str):
-                    yield (name, key), one
+            for key, x in list(value.items()):
+                if isinstance(x, Tensor) and isinstance(key, str):
+                    yield (name, key), x
 
 
 def sequences_of(task: Any) -> Iterator[tuple[str, Sequence[Tensor]]]:
@@ -196,7 +196,7 @@ class Unmasked:
             if before.is_inference():  # it cannot be written in place
                 write(self._task, slot, restored)
                 continue
-            before.copy_(restored)  # in place, so that views of the former tensor stay valid
+            before.copy_(restored)  # views of the former tensor stay valid
             if now is not before:
                 write(self._task, slot, before)
             elif whole and now.numel() * now.element_size() == storage.nbytes():
@@ -250,7 +250,7 @@ def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
 
 def _is_numbers(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return 0 < len(value) <= MOST_NUMBERS and all(isinstance(one, (int, float)) for one in value)
+        return 0 < len(value) <= MOST_NUMBERS and all(isinstance(x, (int, float)) for x in value)
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "fiub" and 0 < value.size <= MOST_NUMBERS
     return isinstance(value, (int, float, np.number))

@@ -60,23 +60,23 @@ class Fitness:
         self.measure = measure
         self.before = torch.zeros(num_envs, device=device)  # the metric of the step before
 
-    def __call__(self, block: Any, reward: Tensor) -> Tensor:
-        """Score a step of a block, whose rewards are ``reward`` ``(n,)``."""
+    def __call__(self, env: Any, reward: Tensor) -> Tensor:
+        """Score a step of a block's environments, whose rewards are ``reward`` ``(n,)``."""
         measure = self.measure
         if measure.kind == TRACKING:
-            term = block.command_manager.get_term(measure.name)
-            data = block.scene[term.cfg.entity_name].data
+            term = env.command_manager.get_term(measure.name)
+            data = env.scene[term.cfg.entity_name].data
             command = term.command
             planar = torch.norm(command[:, :2] - data.root_link_lin_vel_b[:, :2], dim=1)
             yaw = torch.abs(command[:, 2] - data.root_link_ang_vel_b[:, 2])
             return 0.5 * (torch.exp(-planar) + torch.exp(-yaw))
         if measure.kind == SUCCESS:
-            manager = block.metrics_manager
+            manager = env.metrics_manager
             now = manager._step_values[:, manager.active_terms.index(measure.name)]
-            change = now - self.before[block.rows]
-            self.before[block.rows] = now
+            change = now - self.before[env.rows]
+            self.before[env.rows] = now
             return change
-        scale = block.step_dt if block.cfg.scale_rewards_by_dt else 1.0
+        scale = env.step_dt if env.cfg.scale_rewards_by_dt else 1.0
         return reward / (scale * float(measure.name))
 
     def begin(self, mask: Tensor) -> None:

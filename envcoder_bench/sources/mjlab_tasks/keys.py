@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from envcoder_bench.tasks.base import Field
+from envcoder_bench.sources.term_tasks.state_reader import Read
 
 _JOINTS = {
     "joint_pos": ("rad or m", "joint positions"),
@@ -45,37 +45,6 @@ _CONTACT = {
     "last_air_time": ("s", "duration of the last time in the air"),
     "current_contact_time": ("s", "time in contact so far"),
 }
-Read = Callable[[], Tensor]
-
-
-class StateReader:
-    """Copies what functions read of a scene into tensors that stay in place.
-
-    Args:
-        sources: the tensors to read, see ``sources_of``.
-
-    Attributes:
-        tensors: ``(num_envs, ...)`` float32 by key.
-        used: the keys that any function reads; None for all.
-    """
-
-    def __init__(self, sources: dict[str, tuple[Read, str, str]]) -> None:
-        self._sources = sources
-        self.tensors = {key: read().detach().float().clone() for key, (read, _, _) in sources.items()}
-        self.used: Collection[str] | None = None
-
-    def refresh(self, everything: bool = False) -> None:
-        """Read the present values."""
-        for key, (read, _, _) in self._sources.items():
-            if everything or self.used is None or key in self.used:
-                self.tensors[key].copy_(read())
-
-    def fields(self) -> dict[str, Field]:
-        """Return the declarations of the keys."""
-        return {
-            key: Field(tuple(self.tensors[key].shape[1:]), unit, meaning)
-            for key, (_, unit, meaning) in self._sources.items()
-        }
 
 
 def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collection[str]) -> dict[str, Any]:
@@ -90,7 +59,7 @@ def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collectio
         if entity is world.scene.terrain:
             continue
         for key, (unit, meaning) in _entity_keys(entity):
-            if not hasattr(entity.data, key):  # in mjlab 1.2
+            if not hasattr(entity.data, key):  # mjlab 1.2 lacks some
                 continue
             sources[f"{name}.{key}"] = (_attribute(entity.data, key), unit, meaning)
     for name in commands:

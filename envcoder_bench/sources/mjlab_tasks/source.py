@@ -25,8 +25,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 from envcoder_bench.core.errors import UserError, causes, near_matches
-from envcoder_bench.sources.mjlab_tasks import PREFIX, SECTIONS
-from envcoder_bench.sources.mjlab_tasks.faults import PatchError
+from envcoder_bench.sources.mjlab_tasks import PREFIX
+from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.faults import PatchError
 from mujoco_batches.compat.warp_start import start_warp
 
 INSTALL = (
@@ -34,7 +35,7 @@ INSTALL = (
 )
 
 _broken: dict[str, str] = {}  # installed packages with tasks that cannot be imported, and why
-_HERE = Path(__file__).parents[2]  # of this package
+_HERE = Path(__file__).parents[2]  # the folder of this package
 _ABOVE = 4  # folders above a module in which its project file may be
 _REGISTER = "as docs/mjlab.md shows, register the task"
 
@@ -119,7 +120,7 @@ def find_source(task: str) -> Source:
             except ValueError as error:  # the package may have registered its tasks elsewhere
                 lacks = f"; {error}"
     if name not in registered:
-        same = [one for one in registered if one.lower() == name.lower()]
+        same = [task_id for task_id in registered if task_id.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
         broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
         raise ValueError(f"unknown task '{task}'{hint}{lacks}; mjlab's registry has {', '.join(registered)}{broken}")
@@ -158,7 +159,7 @@ def list_tasks(package: str = "") -> list[str]:
             sys.path.insert(0, os.getcwd())
             try:
                 importlib.import_module(package)
-            except Exception as error:  # of its code
+            except Exception as error:  # its code may raise anything
                 missing = (error.name or "" if isinstance(error, ModuleNotFoundError) else "") + "."
                 reason = str(error) if f"{package}.".startswith(missing) else described(error, package)
                 raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
@@ -193,8 +194,8 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
         raise ValueError(f"{source.address}: the {section[:-1]} '{name}' {what}: {_REGISTER} with {remedy}")
     for reader, groups in source.obs_sets(cfg.observations).items():
         for group in groups:
-            own = cfg.observations[group]
-            terms = [own, *own.terms.values()]
+            obs_group = cfg.observations[group]
+            terms = [obs_group, *obs_group.terms.values()]
             if any(getattr(x, "history_length", 0) and not x.flatten_history_dim for x in terms):
                 key = f"observations['{group}'].flatten_history_dim"
                 what = f"{source.address}: {key} is False, and the network of the {reader} reads one row of numbers"
@@ -236,11 +237,11 @@ def described(error: Exception, package: str = "") -> str:
     frames = traceback.extract_tb(first.__traceback__)
     inside = [frame for frame in frames if f"/{package.split('.')[0]}/" in frame.filename and package]
     line = (inside or frames)[-1]
-    place, message = f"{line.filename}:{line.lineno}", " ".join(str(first).split())
+    where, message = f"{line.filename}:{line.lineno}", " ".join(str(first).split())
     if isinstance(first, SyntaxError) and first.filename:
-        place, message = f"{first.filename}:{first.lineno}", first.msg
-    text = f"{place}: {type(first).__name__}: {message}"
-    lost_file = message.startswith("Error:")  # of MuJoCo, such as a mesh
+        where, message = f"{first.filename}:{first.lineno}", first.msg
+    text = f"{where}: {type(first).__name__}: {message}"
+    lost_file = message.startswith("Error:")  # MuJoCo's message, for instance of a mesh
     of_mjlab = "/mjlab/" in frames[-1].filename and not isinstance(first, ModuleNotFoundError) and not lost_file
     of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError)) and _names_mjlab(first)
     of_mjlab &= bool(package) and not Path(frames[-1].filename).is_relative_to(_HERE)  # a fault of this adapter
@@ -281,9 +282,9 @@ def _entry_modules(package: str) -> list[str]:
 
 def _project_files(package: str) -> list[Path]:
     """Return the nearest project files above a package's folder."""
-    found = importlib.util.find_spec(package) if package else None  # whether or not it could be imported
-    place = found and (found.origin or next(iter(found.submodule_search_locations or []), None))
-    for folder in Path(place).absolute().parents[:_ABOVE] if place else ():
+    spec = importlib.util.find_spec(package) if package else None  # whether or not it could be imported
+    path = spec and (spec.origin or next(iter(spec.submodule_search_locations or []), None))
+    for folder in Path(path).absolute().parents[:_ABOVE] if path else ():
         if files := [folder / name for name in ("pyproject.toml", "setup.py") if (folder / name).is_file()]:
             return files
     return []

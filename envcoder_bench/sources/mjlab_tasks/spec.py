@@ -15,6 +15,7 @@ import yaml
 from envcoder_bench.core.errors import causes
 from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.sources.mjlab_tasks.dialect import MjlabDialect
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.source import Source, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.sources.mjlab_tasks.words import notes_of
@@ -45,7 +46,8 @@ def compute_reward(score):
 def mjlab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     facts = facts_of(task)
-    from envcoder_bench.sources.mjlab_tasks.sections import MjlabSections
+    from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
+    from envcoder_bench.sources.term_tasks.sections import TermSections
 
     source, meaning = facts.source, facts.measure.meaning
     digest = hashlib.sha256(repr((source, source.version, facts.widths, meaning)).encode()).hexdigest()[:16]
@@ -64,7 +66,7 @@ def mjlab_spec(task: str) -> TaskSpec:
         fitness_bounds=facts.measure.bounds,
         can=frozenset({Can.COMPILE_AHEAD}),
         config_keys=(*COMMON_KEYS, "sim.backend"),
-        sections=MjlabSections(facts),
+        sections=TermSections(facts, lambda num_envs: MjlabTask(facts, {}, num_envs, "cpu")),
     )
 
 
@@ -82,15 +84,23 @@ def facts_of(task: str) -> Facts:
     from envcoder_bench.sources.mjlab_tasks.fitness import measure_of
 
     source = find_source(task)
-    from envcoder_bench.sources.mjlab_tasks.sections import SPARE_COLUMNS, SPARE_TERMS
     from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
+    from envcoder_bench.sources.term_tasks.sections import SPARE_COLUMNS, SPARE_TERMS
 
     with quiet():
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
         obs_sets, train = source.obs_sets(cfg.observations), _train(source, cfg.is_finite_horizon)
         widths = {**dict.fromkeys(obs_sets, 4096), "terms": 512}
-        facts = Facts(source, measure_of(cfg), train, obs_sets, widths, reads_rewards=True)
+        facts = Facts(
+            dialect=MjlabDialect(),
+            source=source,
+            measure=measure_of(cfg),
+            train=train,
+            obs_sets=obs_sets,
+            widths=widths,
+            reads_rewards=True,
+        )
         try:
             try:
                 trial = MjlabTask(facts, {}, 2, "cpu")
@@ -100,14 +110,14 @@ def facts_of(task: str) -> Facts:
                 facts = replace(facts, needs_warp=True)
                 trial = MjlabTask(facts, {}, 2, "cpu")
             trial.try_step()
-            own = trial.blocks[0].obs_widths()
+            own_widths = trial.blocks[0].obs_widths()
         except Exception as error:
             raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
         terms = len(trial.blocks[0].configs[0].rewards)
-        widths = {**{name: width + SPARE_COLUMNS for name, width in own.items()}, "terms": terms + SPARE_TERMS}
+        widths = {**{name: width + SPARE_COLUMNS for name, width in own_widths.items()}, "terms": terms + SPARE_TERMS}
         notes = notes_of(trial.world, trial.blocks[0])
     fields, reads_rewards = _fields(widths, trial), trial.world.has_read_rewards
-    return replace(facts, widths=widths, own_widths=own, reads_rewards=reads_rewards, fields=fields, notes=notes)
+    return replace(facts, widths=widths, own_widths=own_widths, reads_rewards=reads_rewards, fields=fields, notes=notes)
 
 
 def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:
@@ -128,7 +138,7 @@ def _fields(widths: Mapping[str, int], trial: Any) -> dict[str, Field]:
 
 def _write(folder: Path, facts: Facts) -> None:
     """Write a task's folder: both baselines and the YAML files."""
-    from envcoder_bench.sources.mjlab_tasks.sections import functions_text
+    from envcoder_bench.sources.term_tasks.sections import functions_text
 
     source = facts.source
     cfg = source.env_cfg()
@@ -136,7 +146,7 @@ def _write(folder: Path, facts: Facts) -> None:
     weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in cfg.rewards.items())
     text = functions_text(names, facts.own_widths, lambda name: False)
     rest = functions_text(names, facts.own_widths, lambda name: name == "compute_reward")
-    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
+    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # that of the rewards
     unshaped = _UNSHAPED.format(address=source.address, meaning=facts.measure.meaning, scale=round(scale, 9))
     files = {
         f"{HUMAN}.py": _HUMAN.format(address=source.address, weights=weights) + text,

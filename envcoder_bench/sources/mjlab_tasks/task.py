@@ -16,8 +16,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.sources.mjlab_tasks.source import quiet
+from envcoder_bench.sources.term_tasks.patches import Patches, patched
 from envcoder_bench.tasks.base import EnvGroups, Task
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class MjlabTask(Task):
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         from envcoder_bench.sources.mjlab_tasks.fitness import Fitness
-        from envcoder_bench.sources.mjlab_tasks.keys import StateReader, sources_of
+        from envcoder_bench.sources.mjlab_tasks.keys import sources_of
         from envcoder_bench.sources.mjlab_tasks.world import World
+        from envcoder_bench.sources.term_tasks.state_reader import StateReader
 
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
         self.fitness_meaning, self.fitness_bounds = facts.measure.meaning, facts.measure.bounds
@@ -91,8 +92,8 @@ class MjlabTask(Task):
 
     @property
     def bytes_per_env(self) -> int:
-        own = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
-        return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
+        of_state = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
+        return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * of_state
 
     def pose_source(self) -> PoseSource | None:
         from mujoco_batches.physics.live_tensors import PoseSource
@@ -108,28 +109,28 @@ class MjlabTask(Task):
     def attach(self, groups: EnvGroups) -> None:
         from mjlab.utils.buffers import CircularBuffer
 
-        from envcoder_bench.sources.mjlab_tasks.block import Block, runs
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import held
-        from envcoder_bench.sources.mjlab_tasks.draws import Draws
         from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
-        from envcoder_bench.sources.mjlab_tasks.parts import Parts
-        from envcoder_bench.sources.mjlab_tasks.patches import world_key
+        from envcoder_bench.sources.term_tasks.block import Block, runs
+        from envcoder_bench.sources.term_tasks.checkpoint import held
+        from envcoder_bench.sources.term_tasks.draws import Draws
+        from envcoder_bench.sources.term_tasks.parts import Parts
+        from envcoder_bench.sources.term_tasks.patches import world_key
 
-        size = int(groups.lanes.max()) + 1
+        size, dialect = int(groups.lanes.max()) + 1, self.world.dialect
         count = self.num_envs // size
         self._groups, self.faults = groups, {}
-        configs = patched(self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
+        configs = patched(dialect, self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self._restore_model()
         self._buffers["terms"].zero_()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
-            for first, last in runs([world_key(cfg, self.world.reads_rewards) for cfg in configs]):
+            for first, last in runs([world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
-                own = range(first, last)
-                self.blocks.append(Block(self.world, own, size, configs[first:last], draws, self._note, self._buffers))
+                of_block, shared = range(first, last), (draws, self._note, self._buffers)
+                self.blocks.append(Block(self.world, of_block, size, configs[first:last], *shared))
             for block in self.blocks:
                 block.load()
             expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}
@@ -206,7 +207,7 @@ class MjlabTask(Task):
             self.state["reset_buf"][block.rows] = ends.terminated
             # the environment adds the time-out
             self._time_outs[block.rows] = ends.time_outs
-            self.state["score"][block.rows] = self._fitness(block, self.state["reward_buf"][block.rows])
+            self.state["score"][block.rows] = self._fitness(block.env, self.state["reward_buf"][block.rows])
         self.reader.refresh()
         for block in self.blocks:
             block.attempt(block.events)
@@ -254,7 +255,7 @@ class MjlabTask(Task):
 
     def _begin(self) -> None:
         """Begin episodes in the simulated world."""
-        from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
+        from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 
         with self.world.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
             self.world.scene.reset(EnvIds.of(self._mask))
@@ -268,7 +269,7 @@ class MjlabTask(Task):
 
     def _spread_first_episodes(self) -> None:
         """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
-        from envcoder_bench.sources.mjlab_tasks.draws import TermStream, drawing
+        from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
 
         self._first_progress.zero_()
         if self._spread and self.step_count < EVALUATION_STEP:
@@ -312,12 +313,12 @@ class MjlabTask(Task):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import saved
+        from envcoder_bench.sources.term_tasks.checkpoint import saved
 
         return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self._time_outs})
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        from envcoder_bench.sources.mjlab_tasks.checkpoint import restore
+        from envcoder_bench.sources.term_tasks.checkpoint import restore
 
         live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
         with self.world.parts.replacing():
@@ -333,7 +334,7 @@ class MjlabTask(Task):
 
 def capture_on(device: torch.device) -> Any:
     """Return what captures parts of a step as graphs; None on a CPU."""
-    from envcoder_bench.sources.mjlab_tasks.parts import cuda_capture
+    from envcoder_bench.sources.term_tasks.parts import cuda_capture
 
     return cuda_capture(device) if device.type == "cuda" else None
 

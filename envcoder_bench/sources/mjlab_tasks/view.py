@@ -10,28 +10,20 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from mjlab.actuator import Actuator
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 from mjlab.utils.buffers import DelayBuffer
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation, declared_shapes
+from envcoder_bench.sources.term_tasks.views import ManagerView, View, live_rows, rows_of
 
 TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
-
-
-class NeedsAll(UserError):
-    """Raised where code reads an object that has no view of some environments."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the task's code reads the term '{name}', which cannot be divided by candidates")
 
 
 class ArraysView:
@@ -55,19 +47,6 @@ class ArraysView:
         if not isinstance(tensor, Tensor):
             return value
         return tensor[self._rows] if self._batched(name) else tensor
-
-
-def rows_of(source: Any, rows: slice, num_envs: int, names: tuple[str, ...] = ()) -> Any:
-    """Return a shallow copy of an object, whose tensors with a row per environment are views of ``rows``.
-
-    ``names`` restricts it to these attributes.
-    """
-    result = copy.copy(source)
-    for name, value in vars(source).items():
-        per_env = isinstance(value, Tensor) and value.dim() and value.shape[0] == num_envs
-        if per_env and (not names or name in names):
-            object.__setattr__(result, name, value[rows])
-    return result
 
 
 class SimView:
@@ -144,114 +123,15 @@ def _sensor_view(sensor: Any, rows: slice) -> Any:
     return view
 
 
-class ManagerView:
-    """Some environments of a manager: its tensors, and the results of ``get_command``."""
-
-    def __init__(self, manager: Any, rows: slice) -> None:
-        self._manager, self._rows = manager, rows
-
-    def get_command(self, name: str) -> Tensor:
-        return self._manager.get_command(name)[self._rows]
-
-    def get_term(self, name: str) -> Any:
-        term = self._manager.get_term(name)
-        if isinstance(term, Tensor):
-            return term[self._rows]
-        raise NeedsAll(name)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._manager, name)
-        return value[self._rows] if isinstance(value, Tensor) and value.dim() else value
-
-
-def _live(source: Any, rows: slice, num_envs: int, other: Callable[[Any], Any]) -> Any:
-    """Return an object of the same class that reads the present attributes of ``source``.
-
-    Of tensors with a row per environment it has ``rows``, and writes into them; ``other`` replaces other values.
-    """
-    cls = type(source)
-
-    def getter(self: Any, name: str) -> Any:
-        if name.startswith("__") or (name not in vars(source) and hasattr(cls, name)):  # of the class: of the view
-            return object.__getattribute__(self, name)
-        value = getattr(source, name)
-        per_env = isinstance(value, Tensor) and value.dim() and len(value) == num_envs
-        if name.endswith("_ids"):  # indices, of as many joints as there are environments
-            per_env = per_env and value.is_floating_point()
-        return value[rows] if per_env else other(value)
-
-    def setter(self: Any, name: str, value: Any) -> None:
-        getattr(self, name)[:] = value
-
-    return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
-
-
 def _actuator_view(actuator: Any, rows: slice, num_envs: int) -> Any:
     """Return some environments of an actuator, whose gains and delays events change."""
 
     def other(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: other(x) for key, x in value.items()}
-        return _live(value, rows, num_envs, other) if isinstance(value, (DelayBuffer, Actuator)) else value
+        return live_rows(value, rows, num_envs, other) if isinstance(value, (DelayBuffer, Actuator)) else value
 
-    return _live(actuator, rows, num_envs, other)
-
-
-class Commands:
-    """The commands of all blocks, as action terms read them: ``env.command_manager``.
-
-    Args:
-        cfgs: their configs.
-
-    Attributes:
-        blocks: of the task; they come after the actions.
-    """
-
-    def __init__(self, cfgs: Mapping[str, Any] | None = None) -> None:
-        self.blocks: Sequence[Any] = ()
-        self._cfgs = cfgs or {}
-
-    def get_command(self, name: str) -> Tensor:
-        return self.joined(name, lambda manager: manager.get_command(name))
-
-    def get_term(self, name: str) -> Any:
-        """Return an object with the tensors of a term."""
-        return _Command(self, name)
-
-    def class_of(self, name: str) -> type:
-        """Return the class of a term; before there are any, the one that its config says that it builds."""
-        if not self.blocks and name in self._cfgs:
-            build = type(self._cfgs[name]).build
-            returned = build.__annotations__.get("return")
-            cls = build.__globals__.get(returned) if isinstance(returned, str) else returned
-            if isinstance(cls, type):
-                return cls
-        return self.joined(name, lambda manager: type(manager.get_term(name)))
-
-    def joined(self, name: str, read: Callable[[Any], Any]) -> Any:
-        """Return a copy of what ``read`` returns for each block: all rows of a tensor, and others of the first."""
-        if not self.blocks:
-            message = f"an action reads the command '{name}' while it is constructed"
-            raise UserError(f"{message}, when there are no commands yet: read it in process_actions")
-        values = [read(block.command_manager) for block in self.blocks]
-        return torch.cat(values) if isinstance(values[0], Tensor) and values[0].dim() else values[0]
-
-
-class _Command:
-    def __init__(self, commands: Commands, name: str) -> None:
-        vars(self).update(_commands=commands, _name=name)
-
-    @property
-    def __class__(self) -> Any:  # the term's, because code checks it
-        return self._commands.class_of(self._name)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._commands.joined(self._name, lambda manager: getattr(manager.get_term(self._name), name))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise UserError(f"an action sets '{name}' of the command '{self._name}', and it can only read commands")
+    return live_rows(actuator, rows, num_envs, other)
 
 
 class Actions(ManagerView):
@@ -266,10 +146,10 @@ class Actions(ManagerView):
         term, rows, env = self._manager.get_term(name), self._rows, self._env
         views = {id(entity): env.scene[key] for key, entity in env.world.scene.entities.items()}
         views[id(env.world.env)] = env
-        return _live(term, rows, env.world.num_envs, lambda value: views.get(id(value), value))
+        return live_rows(term, rows, env.world.num_envs, lambda value: views.get(id(value), value))
 
 
-class EnvView(ManagerBasedRlEnv):
+class EnvView(View, ManagerBasedRlEnv):
     """Some environments of the shared simulation, as mjlab's terms see them: a ``ManagerBasedRlEnv``.
 
     Args:
@@ -311,6 +191,19 @@ class EnvView(ManagerBasedRlEnv):
         """Do nothing: the simulation belongs to all environments."""
 
 
-def device_of(env: Any) -> torch.device:
-    """Return the torch device of an environment."""
-    return torch.device(env.device)
+class PartView(EnvView):
+    """Some environments of a block, with its managers as soon as it has them."""
+
+    def __init__(self, block: Any, rows: slice) -> None:
+        first = block.rows.start
+        super().__init__(block.world, slice(first + rows.start, first + rows.stop), block.cfg)
+        self._block, self._rows = block, rows
+        self.event_manager = block.event_manager
+
+    def __getattr__(self, name: str) -> Any:
+        block = vars(self).get("_block")
+        managers = ("command_manager", "termination_manager", "reward_manager")
+        manager = vars(block).get(name) if block is not None and name in managers else None
+        if manager is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return ManagerView(manager, self._rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,15 +21,20 @@ from mjlab.terrains import TerrainEntity
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.sources.mjlab_tasks.draws import Draws, TermStream, drawing
-from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginning
-from envcoder_bench.sources.mjlab_tasks.parts import Call, Parts
-from envcoder_bench.sources.mjlab_tasks.view import Commands, EnvView
+from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, EnvView, PartView
+from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.views import Commands
 from mujoco_batches.physics.warp_streams import TorchStream
 
-TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
+_SIMULATED = (
+    "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
+    "eq_active",
+)  # fmt: skip
+TERRAIN_SEED = 7270  # mjlab's training has it: its default seed of 42 draws it
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 
 
@@ -45,12 +50,13 @@ class World:
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often mjlab's code has read ``steps``, or has run the simulation.
         parts: runs the parts of a step.
-        obs_sets, reads_rewards: see ``Facts``.
+        dialect, obs_sets, reads_rewards: see ``TermFacts``.
         has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
     def __init__(self, facts: Facts, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
+        self.dialect, self.device = facts.dialect, torch.device(device)
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         cfg = facts.source.env_cfg()
         cfg.scene.num_envs = num_envs
@@ -112,6 +118,54 @@ class World:
         self._rays = [sensor for sensor in sensors if sensor.requires_sensor_context]
         for sensor in self._rays:
             sensor.set_context(self)  # it asks whether there is one
+
+    # what blocks and checkpoints ask for
+
+    def view(self, rows: slice, cfg: Any) -> EnvView:
+        return EnvView(self, rows, cfg)
+
+    def part(self, block: Any, rows: slice) -> EnvView:
+        return PartView(block, rows)
+
+    def held(self) -> dict[str, Any]:
+        roots = {"actions": self.action_manager, "episode_length": {"buf": self.episode_length_buf}}
+        for name, entity in self.scene.entities.items():
+            data = getattr(entity, "_data", None)
+            roots[f"entity {name}"] = {
+                "data": {} if data is None else vars(data),
+                "actuators": getattr(entity, "_actuators", []),
+                "terrain": {key: getattr(entity, key) for key in TERRAIN if hasattr(entity, key)},
+            }
+        return {**roots, **{f"sensor {name}": sensor for name, sensor in self.scene.sensors.items()}}
+
+    def get_simulation(self) -> dict[str, Tensor]:
+        sim = self.sim
+        if isinstance(sim, BatchSimulation):
+            sim._push()
+            rows = {f"model/{name}": torch.from_numpy(x) for name, x in sim.model.get_rows().items()}
+            return {"sim/rows": torch.from_numpy(sim.batch.state), **rows}
+        state = {f"sim/{name}": getattr(sim.data, name)[:] for name in self._simulated()}
+        return {**state, **{f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields}}
+
+    def set_simulation(self, state: Mapping[str, Tensor]) -> None:
+        sim = self.sim
+        if isinstance(sim, BatchSimulation):
+            sim.model.set_rows({name: state[f"model/{name}"].numpy() for name in sim.expanded_fields})
+            sim._push()
+            sim.batch.state[:] = state["sim/rows"].numpy()
+            sim.data.stale()
+        else:
+            for name in sim.expanded_fields:
+                getattr(sim.model, name)[:] = state[f"model/{name}"].to(self.device)
+            for name in self._simulated():
+                getattr(sim.data, name)[:] = state[f"sim/{name}"].to(self.device)
+        sim.forward()
+
+    def _simulated(self) -> list[str]:
+        """Return the fields of the state of MuJoCo Warp that the model has."""
+        return [name for name in _SIMULATED if getattr(self.sim.wp_data, name).size]
+
+    # the simulation
 
     def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
         """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.

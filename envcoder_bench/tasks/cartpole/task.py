@@ -50,6 +50,6 @@ class Cartpole(SimTask):
         self.default_state = {"dof_pos": torch.zeros_like(sim.dof_pos), "dof_vel": torch.zeros_like(sim.dof_vel)}
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
-        # by cosine, so that a pole that is upright again after a whole turn counts as upright
+        # the cosine, so that a pole that is upright again after a whole turn counts as upright
         upright = torch.cos(state["pole_angle"]) >= math.cos(UPRIGHT)
         return (upright & (torch.abs(state["cart_pos"]) <= self.reset_dist)).float()

@@ -185,7 +185,7 @@ class FrankaCubeStack(SimTask):
         "success rate: fraction of the episodes in which cube A comes to rest on cube B and is let go; 0 to 1"
     )
     fitness_bounds = (0.0, 1.0)
-    fitness_reduction = "sum"  # of one step at most
+    fitness_reduction = "sum"  # one step at most counts
     fields = FIELDS
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:

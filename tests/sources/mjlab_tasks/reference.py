@@ -8,8 +8,8 @@ import torch
 from mjlab.envs import ManagerBasedRlEnv
 
 from envcoder_bench.core import stream
-from envcoder_bench.sources.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.sources.mjlab_tasks.source import quiet
+from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
 
 
 class RowsStream(TermStream):

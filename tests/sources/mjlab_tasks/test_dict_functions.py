@@ -10,7 +10,7 @@ pytest.importorskip("mjlab")
 
 @pytest.mark.parametrize("widths", [{"actor": 3, "critic": 2}, {"actor": 4}])
 def test_functions_of_dicts_are_those_of_the_baselines_files(widths):
-    from envcoder_bench.sources.mjlab_tasks.sections import functions_of, functions_text
+    from envcoder_bench.sources.term_tasks.sections import functions_of, functions_text
 
     names, module = ["upright", 'the "odd" one'], {}
     exec(functions_text(names, widths, lambda name: False), module)

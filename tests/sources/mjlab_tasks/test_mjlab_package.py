@@ -27,10 +27,11 @@ from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
 from envcoder_bench.shaping.contract import Candidate, CandidateError, sections_of
 from envcoder_bench.shaping.dicts import read_dicts, with_dicts
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.sources.mjlab_tasks import SECTIONS, source
-from envcoder_bench.sources.mjlab_tasks.faults import PatchError
+from envcoder_bench.sources.mjlab_tasks import source
 from envcoder_bench.sources.mjlab_tasks.spec import facts_of
 from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.faults import PatchError
 from envcoder_bench.tasks.contract import task_contract
 
 pytest.importorskip("mjlab")
@@ -99,7 +100,7 @@ def reads_rewards():
 def test_the_reward_manager_that_a_groups_code_reads_is_bitwise_mjlabs(reads_rewards, scaled, monkeypatch):
     from reference import Reference
 
-    from envcoder_bench.sources.mjlab_tasks.patches import patched
+    from envcoder_bench.sources.term_tasks.patches import patched
 
     registered = source.Source.env_cfg
 
@@ -120,7 +121,8 @@ def test_the_reward_manager_that_a_groups_code_reads_is_bitwise_mjlabs(reads_rew
         {"rewards": {"more": leans}},
     ]
     driven = Driven(reads_rewards, 4, len(patches), backend="warp", patches=patches)
-    cfgs = patched(facts_of(f"mjlab:{reads_rewards}").source.env_cfg(), patches)
+    facts = facts_of(f"mjlab:{reads_rewards}")
+    cfgs = patched(facts.dialect, facts.env_cfg(), patches, facts.actor)
     references = [Reference(copy.deepcopy(cfg), 4) for cfg in cfgs]
     for reference in references:
         reference.reset()
@@ -304,18 +306,14 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 @pytest.mark.parametrize("kind", ["actor", "critic"])
 def test_observations_without_terms_are_named(kind):
-    from envcoder_bench.sources.mjlab_tasks.sections import MjlabSections
-
     facts = facts_of(f"mjlab:{CARTPOLE}")
     terms = facts.source.env_cfg().observations[kind].terms
     with pytest.raises(PatchError, match=f"the observations '{kind}' of the {kind} have no term"):
-        MjlabSections(facts).tried({"observations": {kind: dict.fromkeys(terms)}})
+        find_spec(facts.source.address).sections.tried({"observations": {kind: dict.fromkeys(terms)}})
 
 
 def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_registered_one_does_not():
     from mjlab.envs import mdp
-
-    from envcoder_bench.sources.mjlab_tasks.sections import MjlabSections
 
     def mine(env, k=1.0):
         return torch.full((env.num_envs,), k)
@@ -324,7 +322,7 @@ def test_a_candidates_curriculum_sets_the_numbers_that_it_patches_and_the_regist
         params = {"reward_name": name, "stages": [{"step": 0, "weight": 0.1}, {"step": 9999, "weight": 1.0}]}
         return {"later": {"func": mdp.reward_curriculum, "params": params}}
 
-    cartpole, lift = (MjlabSections(facts_of(f"mjlab:{name}")) for name in (CARTPOLE, LIFT))
+    cartpole, lift = (find_spec(f"mjlab:{name}").sections for name in (CARTPOLE, LIFT))
     cartpole.tried({"rewards": {"mine": {"func": mine, "weight": 1.0}}, "curriculum": ramp("mine")})
     cartpole.tried({"rewards": {"smooth_reward": 3.0}, "curriculum": ramp("smooth_reward")})
     lift.tried({"rewards": {"joint_vel_hinge": {"params": {"max_vel": 0.25}}}})  # which its curriculum leaves
@@ -755,19 +753,19 @@ def test_what_an_action_writes_into_a_command_is_lost_also_alone():
 def test_of_an_action_its_own_attributes_are_read_and_indices_of_as_many_joints_as_environments_are_whole():
     driven = Driven(GO1, 6, 2, patches=[{}, {"events": {"push_robot": None}}])
     world, block = driven.task.world, driven.task.blocks[1]
-    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, block))
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, block.env))
     assert world.num_envs == 12 == len(whole._target_ids) and torch.equal(part._target_ids, whole._target_ids)
     world.env.action_manager._terms["joint_pos"] = own = copy.copy(whole)
     own.__class__ = type("Gain", (type(whole),), {"gain": 1.0, "other": 2.0})
     own.gain = 3.0
-    part = block.action_manager.get_term("joint_pos")
+    part = block.env.action_manager.get_term("joint_pos")
     assert (part.gain, part.other) == (3.0, 2.0) and part.raw_action.shape == (6, 12)
 
 
 def test_a_command_that_an_action_reads_while_it_is_constructed_is_named():
     from mjlab.tasks.velocity.mdp import UniformVelocityCommand
 
-    from envcoder_bench.sources.mjlab_tasks.view import Commands
+    from envcoder_bench.sources.term_tasks.views import Commands
 
     cfgs = facts_of(f"mjlab:{GO1}").source.env_cfg().commands
     commands = Commands(cfgs)
@@ -793,7 +791,7 @@ def test_standing_still_on_a_command_of_zero_tracks_it():
     task = Driven(GO1, 2).task
     block = task.blocks[0]
     block.command_manager.get_command("twist").zero_()
-    score: Tensor = task._fitness(block, task.state["reward_buf"])
+    score: Tensor = task._fitness(block.env, task.state["reward_buf"])
     assert bool((score > 0.8).all()) and bool((score <= 1.0).all())
 
 

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from envcoder_bench.sources.mjlab_tasks.dialect import MjlabDialect
+
 
 def f(env):
     return env.x
@@ -57,11 +59,11 @@ def base():
 
 
 def patched(**sections):
-    from envcoder_bench.sources.mjlab_tasks.patches import patched_one
+    from envcoder_bench.sources.term_tasks.patches import patched_one
 
     before = base()
     untouched = copy.deepcopy(before)
-    cfg = patched_one(before, sections)
+    cfg = patched_one(MjlabDialect(), before, sections, "actor")
     assert before == untouched  # other candidates have it
     return cfg
 
@@ -119,7 +121,7 @@ def test_other_sections_are_patched():
     ],
 )
 def test_what_does_not_fit_is_named(sections, message):
-    from envcoder_bench.sources.mjlab_tasks.faults import PatchError
+    from envcoder_bench.sources.term_tasks.faults import PatchError
 
     with pytest.raises(PatchError, match=message) as error:
         patched(**sections)
@@ -127,7 +129,7 @@ def test_what_does_not_fit_is_named(sections, message):
 
 
 def test_a_class_that_a_config_holds_is_not_changed_and_a_frozen_config_is_copied():
-    from envcoder_bench.sources.mjlab_tasks.patches import _with
+    from envcoder_bench.sources.term_tasks.patches import _with
 
     @dataclass(frozen=True)
     class Frozen:
@@ -139,22 +141,22 @@ def test_a_class_that_a_config_holds_is_not_changed_and_a_frozen_config_is_copie
         frozen: Frozen = Frozen()
 
     before = Config()
-    changed = _with("commands", "twist", before, {"kind": {"speed": 3.0}, "frozen": {"speed": 2.0}})
+    changed = _with(MjlabDialect(), "commands", "twist", before, {"kind": {"speed": 3.0}, "frozen": {"speed": 2.0}})
     assert (Frozen.speed, before.frozen.speed, changed.frozen.speed) == (1.0, 1.0, 2.0)
 
 
 def test_groups_share_what_they_do_not_change():
-    from envcoder_bench.sources.mjlab_tasks.patches import patched as patched_all
+    from envcoder_bench.sources.term_tasks.patches import patched as patched_all
 
     before, patch = base(), {"rewards": {"up": 2.0}}
-    first, second, third = patched_all(before, [{}, patch, patch])
+    first, second, third = patched_all(MjlabDialect(), before, [{}, patch, patch], "actor")
     assert first is before and second is third
     assert second.rewards["slow"] is before.rewards["slow"] and second.events is before.events
 
 
 def test_the_dicts_of_a_module_and_what_contradicts_them():
-    from envcoder_bench.sources.mjlab_tasks.faults import PatchError
-    from envcoder_bench.sources.mjlab_tasks.patches import in_module, only_weights
+    from envcoder_bench.sources.term_tasks.faults import PatchError
+    from envcoder_bench.sources.term_tasks.patches import in_module, only_weights
 
     assert in_module({"rewards": {"up": 1.0}, "torch": 1}) == {"rewards": {"up": 1.0}}
     for module in ({"rewards": [1]}, {"rewards": {}, "compute_reward": f}, {"events": {1: None}}):

@@ -6,17 +6,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from envcoder_bench.sources.mjlab_tasks.dialect import MjlabDialect
+
 N = 3  # environments of a group
 
 
 def table_of(configs, attributes=()):
-    from envcoder_bench.sources.mjlab_tasks.terms import TermTable
+    from envcoder_bench.sources.term_tasks.terms import TermTable
 
     def make_env(rows):
         n = rows.stop - rows.start
         return SimpleNamespace(num_envs=n, rows=rows, scene={"robot": None}, x=torch.arange(rows.start, rows.stop))
 
-    return TermTable("rewards", configs, N, attributes, make_env, copy.deepcopy, torch.device("cpu"))
+    return TermTable(MjlabDialect(), "rewards", configs, N, attributes, make_env, copy.deepcopy, torch.device("cpu"))
 
 
 def reward(func, weight=1.0, **params):
@@ -59,7 +61,7 @@ def test_other_parameters_or_another_function_are_another_term_of_its_groups_alo
 
 
 def test_the_order_of_each_config_is_kept():
-    from envcoder_bench.sources.mjlab_tasks.terms import merged_order
+    from envcoder_bench.sources.term_tasks.terms import merged_order
 
     configs = [{"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 9, "c": 3, "d": 4}, {"b": 2, "c": 3}]
     order = merged_order(configs, lambda x: x)
@@ -102,7 +104,7 @@ def test_a_class_has_an_instance_for_its_environments_and_is_reset():
 
 @pytest.mark.parametrize("value", [lambda env: env.x[:, None].float(), lambda env: env.x[:1], lambda env: 1.0])
 def test_a_term_of_another_shape_is_named(value):
-    from envcoder_bench.sources.mjlab_tasks.faults import PatchError
+    from envcoder_bench.sources.term_tasks.faults import PatchError
 
     (term,) = table_of([{"wide": reward(value)}]).terms
     with pytest.raises(PatchError, match=r"the term 'wide' returns .*; for 3 environments it must be \(3,\)"):

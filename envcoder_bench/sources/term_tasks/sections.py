@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from envcoder_bench.sources.mjlab_tasks.facts import Facts
-from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, PatchError, raised_in
-from envcoder_bench.sources.mjlab_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
-from envcoder_bench.sources.mjlab_tasks.source import shared_by_groups
-from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
+from envcoder_bench.sources.term_tasks.block import Block
+from envcoder_bench.sources.term_tasks.facts import TermFacts
+from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
+from envcoder_bench.sources.term_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
 
-TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
-SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+TRIAL_ENVS = 11  # a candidate's dicts are tried with so many: hardly the size of anything else
+SPARE_COLUMNS, SPARE_TERMS = 128, 32  # so many columns of observations, and reward terms, candidates may add
 
 _FUNCTIONS = {
     "compute_reward": """def compute_reward(reward_buf, reward_terms):
@@ -73,19 +72,31 @@ def functions_of(terms: Sequence[str], widths: Mapping[str, int]) -> dict[str, C
     return {function.__name__: function for function in functions}
 
 
-class MjlabSections:
+class Trial(Protocol):
+    """A task in a small simulation."""
+
+    blocks: list[Block]
+    faults: dict[int, Exception]
+
+    def try_step(self, patches: Patches | None = None) -> None:
+        """Begin episodes with a candidate's patches, and take a step without actions."""
+        ...
+
+
+class TermSections:
     """The sections of a task's config: what dicts of candidates stand for, and whether they fit.
 
     Args:
         facts: the task.
+        make_trial: builds it with a number of environments.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, facts: TermFacts, make_trial: Callable[[int], Trial]) -> None:
+        self._facts, self._make_trial = facts, make_trial
 
     @functools.cached_property
-    def _trial(self) -> MjlabTask:
-        return MjlabTask(self._facts, {}, TRIAL_ENVS, "cpu")
+    def _trial(self) -> Trial:
+        return self._make_trial(TRIAL_ENVS)
 
     def complete(self, module: Mapping[str, Any], source: str) -> tuple[dict[str, Callable[..., Any]], Patches]:
         """Return the functions that read the results of a candidate's dicts, and the dicts, by section.
@@ -96,16 +107,17 @@ class MjlabSections:
         patches = in_module(module, source)
         if not patches:
             return {}, {}
-        base = self._facts.source.env_cfg()
-        configs = patched(base, [patches], self._facts.obs_sets["actor"][0])
-        if (shared := shared_by_groups(configs[0])) is not None:
+        facts = self._facts
+        base = facts.env_cfg()
+        (config,) = patched(facts.dialect, base, [patches], facts.actor)
+        if (shared := facts.shared_by_groups(config)) is not None:
             section, name, what, remedy = shared
             raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
-        names, widths = list(configs[0].rewards), dict(self._facts.own_widths)
-        if not only_weights(patches) or changes_terms(base.curriculum):
+        names, widths = list(facts.dialect.terms(config, "rewards")), dict(facts.own_widths)
+        if not only_weights(patches) or changes_terms(facts.dialect, base):
             names, widths = self.tried(patches)
         for name, width in (*widths.items(), ("terms", len(names))):
-            if width > self._facts.widths.get(name, width):
+            if width > facts.widths.get(name, width):
                 section = "rewards" if name == "terms" else "observations"
                 spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
                 raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
@@ -114,8 +126,10 @@ class MjlabSections:
 
     def reward_text(self, patches: Patches) -> str:
         """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
-        config = patched(self._facts.source.env_cfg(), [patches], self._facts.obs_sets["actor"][0])[0]
-        return functions_text(list(config.rewards), self._facts.own_widths, lambda name: name != "compute_reward")
+        facts = self._facts
+        (config,) = patched(facts.dialect, facts.env_cfg(), [patches], facts.actor)
+        names = list(facts.dialect.terms(config, "rewards"))
+        return functions_text(names, facts.own_widths, lambda name: name != "compute_reward")
 
     def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
@@ -133,4 +147,4 @@ class MjlabSections:
             section, name = overridden
             message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
             raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
-        return list(block.configs[0].rewards), block.obs_widths()
+        return list(self._facts.dialect.terms(block.cfg, "rewards")), block.obs_widths()

@@ -1,6 +1,6 @@
-"""Indices of environments as masks, so that mjlab's code for some environments has fixed shapes.
+"""Indices of environments as masks, so that a framework's code for some environments has fixed shapes.
 
-mjlab's functions receive ``env_ids``, the indices of some environments, and write ``x[env_ids] = value``. How many they
+Its functions receive ``env_ids``, the indices of some environments, and write ``x[env_ids] = value``. How many they
 are is known on the device only. Inside ``FixedShapes`` they receive an ``EnvIds`` instead: the indices of all
 environments, with a mask of those that are meant. What they read and compute is of all environments, and what they
 write is kept where the mask is True. ``nonzero`` of a mask of environments returns an ``EnvIds`` as well, and so does
@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.mjlab_tasks.on_device import Chosen, Perhaps
+from envcoder_bench.sources.term_tasks.on_device import Chosen, Perhaps
 
-_SEARCHES = ("nonzero", "argwhere")  # by name, because ``drawing`` replaces the functions
+_SEARCHES = ("nonzero", "argwhere")  # names, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)
 _CASTS = (Tensor.to, Tensor.long, Tensor.int, Tensor.clone, Tensor.contiguous, Tensor.detach)
 _KEEPING = {*_SHAPES, *_CASTS}  # functions whose result has the same elements

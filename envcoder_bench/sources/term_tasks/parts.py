@@ -1,9 +1,10 @@
 """The parts of a step between MuJoCo Warp's own graphs, as CUDA graphs.
 
-mjlab's code for a step of a legged robot is a thousand small launches, and takes several times the time of the physics.
+A framework's code for a step of a legged robot is a thousand small launches, and takes several times the time of the
+physics.
 A part runs as it is in the first steps. Then it is captured, if it does not wait for the device, reads no counter of
 steps, and changes no number on the host. A term that does is ``eager`` from then on: it is called between two parts,
-which are captured. What mjlab's objects keep between steps stays in the same memory: where a part replaces a tensor,
+which are captured. What its objects keep between steps stays in the same memory: where a part replaces a tensor,
 the graph copies the new one into the old one.
 """
 
@@ -18,8 +19,8 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.graph_capture import WARM_UPS, capturing
-from envcoder_bench.sources.mjlab_tasks.checkpoint import assign, held, held_by
-from envcoder_bench.sources.mjlab_tasks.on_device import OnDevice
+from envcoder_bench.sources.term_tasks.checkpoint import assign, held, held_by
+from envcoder_bench.sources.term_tasks.on_device import OnDevice
 
 T = TypeVar("T")
 Call = Callable[[], None]
@@ -37,7 +38,7 @@ class Parts:
     def __init__(self, capture: Capture | None, world: Any, blocks: Sequence[Any]) -> None:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
-        self._reasons: dict[str, str] = {}  # of the parts that cannot be captured
+        self._reasons: dict[str, str] = {}  # why parts cannot be captured, by their name
         self._regular = self.capturing = self._watches_again = False
         self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0
@@ -175,15 +176,15 @@ class Parts:
     def _kept(self, term: Any = None) -> tuple[int, int, dict[str, Any], set[str]]:
         """Return waits and reads so far, and the numbers and the tensors' paths that a term, or everything, keeps."""
         waits = sum("called a synchronizing" in str(w.message) for w in self._caught or ())
-        everything = held(self._world, self._blocks, numbers=True) if term is None else held_by(term.cfg.func)
+        everything = held(self._world, self._blocks, numbers=True) if term is None else held_by(term.func)
         rows = [(path, x) for path, x, _ in everything]
         numbers = {path: x for path, x in rows if not isinstance(x, Tensor)}
         # which objects the modules of candidates' terms hold
         terms = [term] if term else [t for block in self._blocks for t in (*block.rewards.terms, *block.ends.terms)]
-        for one in terms:
-            if one.foreign:
-                names = getattr(one.cfg.func, "__globals__", {})
-                numbers.update({f"{one.section}/{one.name}/{name}": id(x) for name, x in names.items()})
+        for used in terms:
+            if used.foreign:
+                names = getattr(used.func, "__globals__", {})
+                numbers.update({f"{used.section}/{used.name}/{name}": id(x) for name, x in names.items()})
         return waits, self._world.reads, numbers, {path for path, x in rows if isinstance(x, Tensor)}
 
     def _reason(self, before: Any, after: Any) -> str:
@@ -205,7 +206,7 @@ class Parts:
 
     def _refuse(self, name: str, what: str, reason: str) -> None:
         self._reasons[name] = reason
-        message = f"mjlab: {what} is not captured in a CUDA graph and runs slowly: it {reason}"
+        message = f"{self._world.dialect.name}: {what} is not captured in a CUDA graph and runs slowly: it {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _captured(self, name: str, call: Call) -> bool:
@@ -214,7 +215,7 @@ class Parts:
         before, eager, self.capturing = self._tensors(), len(self._reasons), True
         try:
             self._graphs[name] = self._capture(lambda: self._in_place(call))
-        except Exception as error:  # of whatever kind: the part then runs as it is, and raises its own errors
+        except Exception as error:  # the part then runs as it is, and raises its own errors
             for x, owner in before.values():
                 assign(owner, x)
             if len(self._reasons) == eager:  # otherwise it is a term, and the next step captures without it

@@ -1,4 +1,4 @@
-"""Random numbers of mjlab's code: functions of (seed, lane, step, term, call, column), one row per environment.
+"""Random numbers of a framework's code: functions of (seed, lane, step, term, call, column), one row per environment.
 
 All environments draw in each call, so that the draws of one do not depend on which others reset, and the same lane of
 groups of one seed draws the same numbers.
@@ -34,7 +34,7 @@ class TermStream(stream.use):
     __slots__ = ("_lanes", "_offsets", "_seed", "name")
 
     def __init__(self, name: str, seeds: Tensor, lanes: Tensor, step: int | Tensor) -> None:
-        super().__init__(0, step, Purpose.MJLAB_DRAW)
+        super().__init__(0, step, Purpose.TERM_DRAW)
         self._lanes, self._offsets = lanes, seeds.unsqueeze(1) * _SPREAD
         self.rename(name)
 

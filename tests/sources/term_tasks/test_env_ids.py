@@ -7,8 +7,8 @@ import torch
 from recorded_ops import capture
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.mjlab_tasks.draws import drawing
-from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.draws import drawing
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 
 N = 7
 

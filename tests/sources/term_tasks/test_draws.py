@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.mjlab_tasks.draws import TermStream, drawing, rename_stream
+from envcoder_bench.sources.term_tasks.draws import TermStream, drawing, rename_stream
 
 
 def drawn(seeds, lanes, step=3, name="events/push"):

@@ -1,8 +1,5 @@
 """The state of a world and its blocks: all tensors that their objects hold, by path."""
 
-# mjlab is optional
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, Commands, EnvView
+from envcoder_bench.sources.term_tasks.views import View
 
-_SIMULATED = (
-    "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
-    "eq_active",
-)  # fmt: skip
 _SKIPPED = (
     "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
     "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
@@ -27,34 +19,18 @@ _SEPARATOR = "/"
 
 def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
     """Return the objects whose tensors are state, by name."""
-    roots = {"actions": world.action_manager, "episode_length": {"buf": world.episode_length_buf}}
-    for name, entity in world.scene.entities.items():
-        roots[f"entity {name}"] = {
-            "data": vars(getattr(entity, "_data", None) or _Nothing()),
-            "actuators": getattr(entity, "_actuators", []),
-            "terrain": {key: getattr(entity, key) for key in TERRAIN if hasattr(entity, key)},
-        }
-    roots.update({f"sensor {name}": sensor for name, sensor in world.scene.sensors.items()})
+    roots = world.held()
     for k, block in enumerate(blocks):
         roots[f"block {k}"] = {
             "events": block.event_manager,
             "commands": block.command_manager,
-            "observations": [manager for manager, _ in block._observations],
-            "rewards": [term.cfg.func for term in block.rewards.terms],
-            "ends": [term.cfg.func for term in block.ends.terms],
+            "observations": [manager for manager, _ in block.observation_managers],
+            "rewards": [term.func for term in block.rewards.terms],
+            "ends": [term.func for term in block.ends.terms],
             "metrics": block.metrics_manager,
             "terminations": block.termination_manager,
         }
     return roots
-
-
-def _fields(sim: Any) -> list[str]:
-    """Return the fields of the state of MuJoCo Warp that the model has."""
-    return [name for name in _SIMULATED if getattr(sim.wp_data, name).size]
-
-
-class _Nothing:
-    pass
 
 
 def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -63,7 +39,7 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
         callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
     ):
         return
-    if id(value) in seen or isinstance(value, (EnvView, Commands, Tensor)):
+    if id(value) in seen or isinstance(value, (View, Tensor)):
         return
     seen.add(id(value))
     if isinstance(value, Mapping):
@@ -75,13 +51,13 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
         return
     else:
         items = iter(getattr(value, "__dict__", {}).items())
-    for name, own in list(items):
-        place = f"{path}{_SEPARATOR}{name}"
-        number = numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED
-        if number or isinstance(own, Tensor):
-            yield place, own, (value, name)
+    for name, x in list(items):
+        inner = f"{path}{_SEPARATOR}{name}"
+        number = numbers and isinstance(x, (int, float, str, type(None))) and name not in _SKIPPED
+        if number or isinstance(x, Tensor):
+            yield inner, x, (value, name)
         elif name not in _SKIPPED:
-            yield from _walk(own, place, seen, numbers)
+            yield from _walk(x, inner, seen, numbers)
 
 
 def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -102,49 +78,31 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
     state["world/steps"] = torch.tensor(world.steps)
     for path, x, _ in held(world, blocks):
         state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
-    sim = world.sim
-    if isinstance(sim, BatchSimulation):
-        sim._push()
-        state["sim/rows"] = torch.from_numpy(sim.batch.state)
-        state.update({f"model/{name}": torch.from_numpy(rows) for name, rows in sim.model.get_rows().items()})
-    else:
-        state.update({f"sim/{name}": getattr(sim.data, name)[:] for name in _fields(sim)})
-        state.update({f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields})
+    state.update(world.get_simulation())
     return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
 
 
 def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
     """Restore what ``saved`` returned, and compute what derives from it."""
-    sim = world.sim
     for key, x in live.items():
         x.copy_(state[f"live/{key}"])
-    if isinstance(sim, BatchSimulation):
-        sim.model.set_rows({name: state[f"model/{name}"].numpy() for name in sim.expanded_fields})
-        sim._push()
-        sim.batch.state[:] = state["sim/rows"].numpy()
-        sim.data.stale()
-    else:
-        for name in sim.expanded_fields:
-            getattr(sim.model, name)[:] = state[f"model/{name}"].to(world.env.device)
-        for name in _fields(sim):
-            getattr(sim.data, name)[:] = state[f"sim/{name}"].to(world.env.device)
-    sim.forward()
+    world.set_simulation(state)
     world.count(int(state["world/steps"]))
     # buffers that appear with the first value exist in the saved state, or in the live one, alone
     owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
     for path, (x, owner) in owners.items():
-        own = state.get(f"held/{path}")
-        if own is None:
+        saved_x = state.get(f"held/{path}")
+        if saved_x is None:
             _forget(owner)
-        elif isinstance(x, Tensor) and x.shape == own.shape:
-            x.copy_(own)
+        elif isinstance(x, Tensor) and x.shape == saved_x.shape:
+            x.copy_(saved_x)
         else:
-            assign(owner, own.to(world.env.device) if isinstance(x, Tensor) else own.item())
+            assign(owner, saved_x.to(world.device) if isinstance(x, Tensor) else saved_x.item())
     roots = _roots(world, blocks)
-    for key, own in state.items():
+    for key, saved_x in state.items():
         path = key.removeprefix("held/")
         if key.startswith("held/") and path not in owners:
-            assign(_owner(roots, path), own.to(world.env.device).clone())
+            assign(_owner(roots, path), saved_x.to(world.device).clone())
     world.sense()
     world.sensed()
 

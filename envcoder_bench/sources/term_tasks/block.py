@@ -1,11 +1,8 @@
-"""mjlab's environment for consecutive groups that have the same commands, events and curriculum.
+"""A framework's environment for consecutive groups that have the same commands, events and curriculum.
 
-The order of a step is that of ``ManagerBasedRlEnv.step``. The managers are mjlab's own; rewards and terminations are
-those of ``terms.py``, as their terms and weights differ between the groups.
+The order of a step is that of mjlab's ``ManagerBasedRlEnv.step``. The managers are the framework's own; rewards and
+terminations are those of ``terms.py``, as their terms and weights differ between the groups.
 """
-
-# mjlab is optional
-# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -14,26 +11,19 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from mjlab.managers.command_manager import CommandManager, CommandTerm, NullCommandManager
-from mjlab.managers.curriculum_manager import CurriculumManager, NullCurriculumManager
-from mjlab.managers.event_manager import EventManager
-from mjlab.managers.metrics_manager import MetricsManager, NullMetricsManager
-from mjlab.managers.observation_manager import ObservationManager
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
-from envcoder_bench.sources.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, PatchError, misshapen, raised_in
-from envcoder_bench.sources.mjlab_tasks.parts import in_capture, side_by_side
-from envcoder_bench.sources.mjlab_tasks.patches import changes_terms
-from envcoder_bench.sources.mjlab_tasks.terms import Term, TermTable, frozen, key_of
-from envcoder_bench.sources.mjlab_tasks.view import EnvView, ManagerView, device_of
-from envcoder_bench.sources.mjlab_tasks.world import World
+from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
+from envcoder_bench.sources.term_tasks.parts import in_capture, side_by_side
+from envcoder_bench.sources.term_tasks.patches import changes_terms
+from envcoder_bench.sources.term_tasks.terms import Term, TermTable, frozen, key_of
+from envcoder_bench.sources.term_tasks.world import World
 
 Fault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
 
@@ -49,7 +39,7 @@ class Named:
         return self._func(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of an object that is being copied
+        if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
         return getattr(self._func, name)
 
@@ -119,7 +109,7 @@ class Rewards(Terms):
     def _refuse_mixed(self) -> None:
         world = self._block.world
         world.has_read_rewards = True
-        if not (world.reads_rewards or changes_terms(self._block.cfg.curriculum)):
+        if not (world.reads_rewards or changes_terms(world.dialect, self._block.cfg)):
             message = "env.reward_manager is there for the task's own code and for curricula"
             raise UserError(f"{message}: a candidate's other terms cannot read it")
 
@@ -147,7 +137,7 @@ class Terminations(Terms):
         return self.values[name]
 
 
-class Block(EnvView):
+class Block:
     """Groups with the same commands, events and curriculum.
 
     Args:
@@ -157,12 +147,21 @@ class Block(EnvView):
         configs: the config of each group.
         draws: the seeds and lanes of its environments.
         faults: called if a candidate's function raises.
-        widths: the number of columns for observations, and for reward terms.
+        buffers: tensors of all environments to fill: ``reward`` ``(n,)``, its weighted ``terms`` ``(n, columns)``, the
+            observations ``(n, columns)`` by who reads them, and ``unstable`` ``(n,)``, which is read.
 
     Attributes:
-        reward, obs, critic, columns: ``(n,)``, ``(n, widths)``, the critic's, and the weighted reward terms.
-        terminations: which episodes end.
+        env: its environments as the framework's terms see them, with its managers.
+        rows, groups: its environments and groups among those of the task.
+        cfg, configs: the config of its first group, and of each.
     """
+
+    event_manager: Any
+    command_manager: Any
+    termination_manager: Terminations
+    reward_manager: Rewards
+    curriculum_manager: Any
+    metrics_manager: Any
 
     def __init__(
         self,
@@ -174,15 +173,16 @@ class Block(EnvView):
         faults: Fault,
         buffers: Mapping[str, Tensor],
     ) -> None:
-        rows = slice(groups.start * size, groups.stop * size)
-        super().__init__(world, rows, configs[0])
+        self.world, self.dialect = world, world.dialect
+        self.rows = rows = slice(groups.start * size, groups.stop * size)
+        self.cfg, self.env = configs[0], world.view(rows, configs[0])
         self.groups, self.size, self.configs, self.draws = groups, size, configs, draws
         self._faults, self._n = faults, rows.stop - rows.start
         self._buffers = {name: x[rows] for name, x in buffers.items()}
         self._shapes = FixedShapes(self._n)
-        self.device_ = device_of(self)
-        self._dt = torch.zeros(self._n, device=self.device_)
-        self._observations: list[tuple[ObservationManager, slice]] = []
+        self._device = torch.device(self.env.device)
+        self._dt = torch.zeros(self._n, device=self._device)
+        self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
 
     @property
@@ -193,7 +193,7 @@ class Block(EnvView):
     @property
     def reward_scale(self) -> float:
         """The factor of all weights: seconds of a step, or 1."""
-        return self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
+        return self.dialect.reward_scale(self.cfg, self.env.step_dt)
 
     def attempt(self, call: Callable[..., None], *args: Any) -> None:
         """Call a method for commands, events or the curriculum; if those of a candidate raise, its groups stop."""
@@ -204,47 +204,57 @@ class Block(EnvView):
         except FAULTS as error:
             if self.world.parts.capturing:
                 raise
-            base, sections = self.world.cfg, ("events", "commands", "curriculum")
-            if all(getattr(self.cfg, section) is getattr(base, section) for section in sections):
+            if not any(self._is_patched(self.cfg, section) for section in ("events", "commands", "curriculum")):
                 raise
             self._failed = True
             self._faults(list(self.groups), raised_in("events, commands or curriculum", "", error))
 
     def load(self) -> None:
         """Construct the managers, in the order of mjlab."""
-        cfg = self.cfg
+        cfg, dialect = self.cfg, self.dialect
         with self._drawing("events", -1):
-            self.event_manager = EventManager(cfg.events, self)
-        for cfgs in self.event_manager._mode_term_cfgs.values():
-            for term in cfgs:
-                name = next(name for name, own in self.event_manager.cfg.items() if own is term)
-                term.func = Named(term.func, f"events/{name}")
-        commands = copy.deepcopy(cfg.commands)  # a curriculum changes them
+            self._add("event_manager", dialect.event_manager(cfg, self.env))
+        for name, term in dialect.event_terms(self.event_manager):
+            self._name(term, f"events/{name}")
+        commands = copy.deepcopy(dialect.terms(cfg, "commands"))  # a curriculum changes them
         with self._drawing("commands", -1):
-            self.command_manager = CommandManager(commands, self) if commands else NullCommandManager()
-        # observations, one manager for each run of groups with the same
-        with self._drawing("observations", -1):
-            for first, last in runs([frozen(own.observations) for own in self.configs]):
-                env = self.part(slice(first * self.size, last * self.size))
-                try:
-                    manager = ObservationManager(self.configs[first].observations, env)
-                except FAULTS as error:
-                    raise self._of_observation(first, env, error) from error
-                self._read_widths(manager)
-                for group, terms in manager._group_obs_term_names.items():
-                    for name, term in zip(terms, manager._group_obs_term_cfgs[group]):
-                        term.func = Named(term.func, f"observations/{group}/{name}")
-                self._observations.append((manager, slice(first * self.size, last * self.size)))
-        # terminations and rewards
-        ends = Terminations(self._n, self.device_)
-        self.termination_manager = ends  # type: ignore[assignment]
+            manager = dialect.command_manager(dialect.with_terms(cfg, "commands", commands), self.env)
+            self._add("command_manager", manager)
+        self._load_observations()
+        ends = Terminations(self._n, self._device)
+        self._add("termination_manager", ends)
         self.ends = ends.table = self._table("terminations", "time_out")
         rewards = Rewards(self)
-        self.reward_manager = rewards  # type: ignore[assignment]
+        self._add("reward_manager", rewards)
         self.rewards = rewards.table = self._table("rewards")
         self._weights = [self._weight(term) for term in self.rewards.terms]
-        self.curriculum_manager = CurriculumManager(cfg.curriculum, self) if cfg.curriculum else NullCurriculumManager()
-        self.metrics_manager = MetricsManager(cfg.metrics, self) if cfg.metrics else NullMetricsManager()
+        self._add("curriculum_manager", dialect.curriculum_manager(cfg, self.env))
+        self._add("metrics_manager", dialect.metrics_manager(cfg, self.env))
+
+    def _add(self, name: str, manager: Any) -> None:
+        """Give a manager to the block and to the terms that see its environments."""
+        setattr(self, name, manager)
+        setattr(self.env, name, manager)
+
+    def _load_observations(self) -> None:
+        """Construct a manager of observations for each run of groups with the same ones."""
+        for first, last in runs([frozen(self.dialect.terms(cfg, "observations")) for cfg in self.configs]):
+            rows = slice(first * self.size, last * self.size)
+            env = self.part(rows)
+            with self._drawing("observations", -1, rows):
+                try:
+                    manager = self.dialect.observation_manager(self.configs[first], env)
+                except FAULTS as error:
+                    raise self._of_observation(first, env, error) from error
+            self._read_widths(manager)
+            for group, terms in self.dialect.observation_terms(manager).items():
+                for name, term in terms:
+                    self._name(term, f"observations/{group}/{name}")
+            self.observation_managers.append((manager, rows))
+
+    def _name(self, term: Any, name: str) -> None:
+        """Let the function of a term draw random numbers in its name."""
+        self.dialect.put(term, "func", Named(self.dialect.get(term, "func"), name))
 
     def startup(self) -> None:
         """Apply the events of mode ``startup``."""
@@ -264,7 +274,8 @@ class Block(EnvView):
             if value is not None:
                 value = value.bool()
                 value = value if term.users is None else value & term.users
-                (ends.time_outs if term.cfg.time_out else ends.terminated)[term.rows] |= value
+                is_time_out = self.dialect.get(term.cfg, "time_out", False)
+                (ends.time_outs if is_time_out else ends.terminated)[term.rows] |= value
                 ends.get_term(term.name)[term.rows] = value
 
     def judge(self) -> None:
@@ -275,7 +286,7 @@ class Block(EnvView):
 
     def _reward(self) -> None:
         if in_capture():  # branches share what sensors compute
-            for sensor in self.scene.sensors.values():
+            for sensor in self.env.scene.sensors.values():
                 _ = sensor.data
         used = [(term, weight) for term, (weight, used) in zip(self.rewards.terms, self._weights) if used]
         parts = side_by_side([functools.partial(self._weighted, term, weight) for term, weight in used])
@@ -290,7 +301,7 @@ class Block(EnvView):
         if value is None:
             return None
         # the product in the order of mjlab's reward manager
-        part = value * (weight if self._plain else term.cfg.weight) * self.reward_scale
+        part = value * (weight if self._plain else self.dialect.get(term.cfg, "weight")) * self.reward_scale
         clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
         if term.foreign:  # its NaN is a fault, except of unstable physics; beside graphs the dispatcher finds it
             clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
@@ -315,22 +326,23 @@ class Block(EnvView):
         for mode in ("step", "interval"):
             if mode in self.event_manager.available_modes:
                 with self._masked(f"events/{mode}"):
-                    self.event_manager.apply(mode=mode, dt=self.step_dt)
+                    self.event_manager.apply(mode=mode, dt=self.env.step_dt)
 
     def curriculum(self, mask: Tensor) -> None:
         """Evaluate the curriculum; ``mask`` ``(n,)``: where episodes begin."""
-        for name, term in zip(self.curriculum_manager.active_terms, getattr(self.curriculum_manager, "_term_cfgs", ())):
+        get = self.dialect.get
+        for name, term in self.dialect.curriculum_terms(self.curriculum_manager):
             with self._masked(f"curriculum/{name}"):
-                term.func(self, EnvIds.of(mask), **term.params)
+                get(term, "func")(self.env, EnvIds.of(mask), **get(term, "params"))
 
     @property
     def settings(self) -> Any:
         """The numbers that a curriculum may change; None without a curriculum."""
-        if not self.curriculum_manager.active_terms:
+        if not self._has_curriculum:
             return None
         terms = [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
         commands = [term.cfg for _, term in self._commands()]
-        return frozen([commands, list(self.event_manager.cfg.values()), terms])
+        return frozen([commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms])
 
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
@@ -339,7 +351,7 @@ class Block(EnvView):
             if "reset" in self.event_manager.available_modes:
                 self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
         with self._masked("observations/reset"):
-            for manager, rows in self._observations:
+            for manager, rows in self.observation_managers:
                 manager.reset(EnvIds.of(mask[rows]))
         with self._masked("terms/reset"):
             self.rewards.reset(lambda rows: EnvIds.of(mask[rows]))
@@ -353,16 +365,15 @@ class Block(EnvView):
             rename_stream("events/timers")
             self.event_manager.reset(env_ids)
             self.ends.reset(lambda rows: EnvIds.of(mask[rows]))
-            for own in getattr(self.curriculum_manager, "_class_term_cfgs", ()):
-                own.func.reset(env_ids=env_ids)
-            for own in getattr(self.metrics_manager, "_class_term_cfgs", ()):
-                own.func.reset(env_ids=env_ids)
+            for manager in (self.curriculum_manager, self.metrics_manager):
+                for term in self.dialect.kept_terms(manager):
+                    self.dialect.get(term, "func").reset(env_ids=env_ids)
 
     def command(self, mask: Tensor) -> None:
         """Advance the commands; where ``mask`` ``(n,)`` is True an episode has begun, and timers stay full."""
-        dt: Any = self.step_dt  # before mjlab 1.6 the timers of all environments go on
-        if "env_ids" in inspect.signature(CommandTerm.compute).parameters:
-            dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
+        dt: Any = self.env.step_dt
+        if self.dialect.keeps_timers:
+            dt = self._dt.fill_(dt).masked_fill_(mask, 0.0)
         with self._masked("commands"):
             for name, term in self._commands():
                 rename_stream(f"commands/{name}")
@@ -371,19 +382,19 @@ class Block(EnvView):
     def observe(self) -> None:
         """Compute the observations of the actor and the critic, once per step."""
         with self._drawing("observations", self.draws.step):
-            for manager, rows in list(self._observations):
+            for manager, rows in list(self.observation_managers):
                 try:
-                    with self._stream("observations", rows):
-                        kinds = list(manager._group_obs_term_names)
-                        calls = [functools.partial(manager.compute_group, kind, True) for kind in kinds]
-                        observed = dict(zip(kinds, side_by_side(calls)))
+                    with self._stream("observations", self.draws.step, rows):
+                        names = list(self.dialect.observation_terms(manager))
+                        calls = [functools.partial(self.dialect.observe, manager, name) for name in names]
+                        observed = dict(zip(names, side_by_side(calls)))
                 except FAULTS as error:
                     if self.world.parts.capturing:
                         raise
                     groups = range(rows.start // self.size, rows.stop // self.size)
-                    if self.configs[groups[0]].observations is self.world.cfg.observations:
+                    if not self._is_patched(self.configs[groups[0]], "observations"):
                         raise
-                    self._observations.remove((manager, rows))
+                    self.observation_managers.remove((manager, rows))
                     fault = self._of_observation(groups[0], self.part(rows), error)
                     self._faults([self.groups.start + g for g in groups], fault)
                     continue
@@ -396,15 +407,15 @@ class Block(EnvView):
 
     def obs_widths(self) -> dict[str, int]:
         """Return how many columns the actor, and the critic, of the first group read."""
-        return self._read_widths(self._observations[0][0])
+        return self._read_widths(self.observation_managers[0][0])
 
-    def _read_widths(self, manager: ObservationManager) -> dict[str, int]:
-        widths = {}
+    def _read_widths(self, manager: Any) -> dict[str, int]:
+        widths, of_groups = {}, self.dialect.observation_dims(manager)
         for reader, groups in self.world.obs_sets.items():
             for group in groups:
-                if group not in manager.group_obs_dim:  # mjlab skips it
+                if group not in of_groups:  # mjlab skips it
                     raise PatchError("observations", group, f"the observations '{group}' of the {reader} have no term")
-            dims: list[Any] = [manager.group_obs_dim[group] for group in groups]
+            dims: list[Any] = [of_groups[group] for group in groups]
             if any(not isinstance(dim, tuple) or len(dim) != 1 for dim in dims):
                 raise PatchError(
                     "observations",
@@ -414,17 +425,17 @@ class Block(EnvView):
             widths[reader] = sum(dim[0] for dim in dims)
         return widths
 
-    def _of_observation(self, group: int, env: EnvView, error: BaseException) -> PatchError:
+    def _of_observation(self, group: int, env: Any, error: BaseException) -> PatchError:
         """Return the fault of a group's observations: of the term that has not one row for each environment, if any."""
-        n = env.num_envs
-        for kind in self.configs[group].observations.values():
-            for name, term in kind.terms.items():
-                if term is None or inspect.isclass(term.func):
+        n, get = env.num_envs, self.dialect.get
+        for obs_group in self.dialect.terms(self.configs[group], "observations").values():
+            for name, term in self.dialect.group_terms(obs_group).items():
+                if term is None or inspect.isclass(get(term, "func")):
                     continue
                 try:
-                    value = term.func(env, **term.params)
-                except FAULTS as own:
-                    return raised_in("observations", name, own)
+                    value = get(term, "func")(env, **get(term, "params"))
+                except FAULTS as raised:
+                    return raised_in("observations", name, raised)
                 shape = tuple(getattr(value, "shape", ()))
                 if not isinstance(value, Tensor) or len(shape) < 2 or shape[0] != n:
                     return misshapen("observations", name, value, n, f"({n}, k)")
@@ -435,57 +446,78 @@ class Block(EnvView):
 
         A curriculum that the group has patched, too, may set the terms that it names.
         """
-        own = self._set_by_own()
+        allowed = self._named_by_own_curriculum()
         live = {
             "rewards": {term.name: term.cfg for term in self.rewards.terms},
             "terminations": {term.name: term.cfg for term in self.ends.terms},
             "commands": {name: term.cfg for name, term in self._commands()},
         }
         for section, terms in live.items():
-            registered, patched = (getattr(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
+            registered, patched = (self.dialect.terms(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
             for name, cfg in terms.items():
-                if name not in registered or name in own:
+                if name not in registered or name in allowed:
                     continue
-                before, asked, now = map(_numbers, (registered[name], patched[name], cfg))
+                before, asked, now = map(self._numbers, (registered[name], patched[name], cfg))
                 if any(x not in (before.get(key), now.get(key)) for key, x in asked.items()):
                     return section, name
         return None
 
-    def _set_by_own(self) -> set[str]:
-        """Return the terms that the terms of the first group's curriculum name which are not the registered ones."""
-        registered, patched = (cfg.curriculum for cfg in (self.world.cfg, self.configs[0]))
-        own = [term for name, term in patched.items() if registered.get(name) is not term]
-        return {x for term in own for x in term.params.values() if isinstance(x, str)}
+    def _named_by_own_curriculum(self) -> set[str]:
+        """Return the terms that the patched terms of the first group's curriculum name in their parameters."""
+        registered, patched = (self.dialect.terms(cfg, "curriculum") for cfg in (self.world.cfg, self.configs[0]))
+        names: set[str] = set()
+        for name, term in patched.items():
+            if registered.get(name) is not term:
+                names.update(x for x in self.dialect.get(term, "params").values() if isinstance(x, str))
+        return names
+
+    def _numbers(self, cfg: Any) -> dict[str, Any]:
+        """Return the numbers of a term's config, or a command's, and their ranges."""
+        if cfg is None:
+            return {}
+        get, ranges = self.dialect.get, self.dialect.get(cfg, "ranges")
+        values = {**self.dialect.values(cfg), **get(cfg, "params", {})}
+        values.update({} if ranges is None else self.dialect.values(ranges))
+        return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}
 
     # parts
 
-    def part(self, rows: slice) -> EnvView:
-        """Return a view of some environments of the block, with its managers."""
-        if rows == slice(0, self._n):
-            return self
-        return PartView(self, rows)
+    def part(self, rows: slice) -> Any:
+        """Return some environments of the block as terms see them, with its managers."""
+        return self.env if rows == slice(0, self._n) else self.world.part(self, rows)
 
     def _table(self, section: str, *attributes: str) -> TermTable:
-        configs = [getattr(cfg, section) for cfg in self.configs]
-        return TermTable(section, configs, self.size, attributes, self.part, copy.deepcopy, self.device_)
+        configs = [self.dialect.terms(cfg, section) for cfg in self.configs]
+        return TermTable(self.dialect, section, configs, self.size, attributes, self.part, copy.deepcopy, self._device)
 
     def _weight(self, term: Term) -> tuple[Any, bool]:
         """Return the weights of a term, a number or ``(rows,)``, and whether any is not 0."""
         name = term.name
         groups = range(term.rows.start // self.size, term.rows.stop // self.size)
-        weights = [self.configs[g].rewards[name].weight if g in term.groups else 0.0 for g in groups]
-        own = [self.configs[g].rewards[name].weight for g in term.groups]
-        if len(set(own)) == 1:
-            return own[0], own[0] != 0.0
-        return torch.tensor(weights, dtype=torch.float32, device=self.device_).repeat_interleave(self.size), True
+        of_group = {
+            g: self.dialect.get(self.dialect.terms(self.configs[g], "rewards")[name], "weight") for g in term.groups
+        }
+        if len(set(of_group.values())) == 1:
+            weight = of_group[min(of_group)]
+            return weight, weight != 0.0
+        weights = [of_group.get(g, 0.0) for g in groups]
+        return torch.tensor(weights, dtype=torch.float32, device=self._device).repeat_interleave(self.size), True
 
     def _commands(self) -> list[tuple[str, Any]]:
-        return list(getattr(self.command_manager, "_terms", {}).items())
+        return list(self.dialect.command_terms(self.command_manager))
+
+    @property
+    def _has_curriculum(self) -> bool:
+        return bool(self.dialect.terms(self.cfg, "curriculum"))
 
     @property
     def _plain(self) -> bool:
         """Whether no curriculum sets weights."""
-        return not self.curriculum_manager.active_terms or not changes_terms(self.cfg.curriculum)
+        return not self._has_curriculum or not changes_terms(self.dialect, self.cfg)
+
+    def _is_patched(self, cfg: Any, section: str) -> bool:
+        """Return whether a config has other terms in a section than the registered one."""
+        return not same_terms(self.dialect.terms(cfg, section), self.dialect.terms(self.world.cfg, section))
 
     def _value(self, term: Term) -> Tensor | None:
         """Return a term's value; None if it has failed."""
@@ -515,66 +547,42 @@ class Block(EnvView):
 
     def _is_changed(self, term: Term) -> bool:
         """Return whether a term has another function or other parameters than the registered one."""
-        cfgs = (getattr(own, term.section).get(term.name) for own in (self.world.cfg, self.configs[min(term.groups)]))
-        registered, own = (None if cfg is None else key_of(cfg) for cfg in cfgs)
-        return own != registered
+        configs = (self.world.cfg, self.configs[min(term.groups)])
+        cfgs = (self.dialect.terms(cfg, term.section).get(term.name) for cfg in configs)
+        registered, present = (None if cfg is None else key_of(self.dialect, cfg) for cfg in cfgs)
+        return present != registered
 
     def _fail(self, term: Term, error: PatchError) -> None:
         """Stop the groups that use a term."""
         term.failed = True
-        code = getattr(term.cfg.func, "__code__", None)
+        code = getattr(term.func, "__code__", None)
         error.line = code.co_firstlineno if term.foreign and code is not None else None
         self._faults([self.groups.start + group for group in term.groups], error)
 
     # random numbers and fixed shapes
 
-    @contextmanager
-    def _stream(self, name: str, rows: slice | None = None) -> Iterator[None]:
-        seeds, lanes = self.draws.seeds, self.draws.lanes
-        if rows is not None:
-            seeds, lanes = seeds[rows], lanes[rows]
-        with TermStream(name, seeds, lanes, self.draws.step):
-            yield
+    def _stream(self, name: str, step: int | Tensor, rows: slice) -> TermStream:
+        return TermStream(name, self.draws.seeds[rows], self.draws.lanes[rows], step)
 
     @contextmanager
-    def _drawing(self, name: str, step: int | Tensor) -> Iterator[None]:
-        with TermStream(name, self.draws.seeds, self.draws.lanes, step), drawing(), torch.no_grad():
+    def _drawing(self, name: str, step: int | Tensor, rows: slice = slice(None)) -> Iterator[None]:
+        """Let the code inside the block draw in the name ``name``, for some environments of the block."""
+        with self._stream(name, step, rows), drawing(), torch.no_grad():
             yield
 
     @contextmanager
     def _masked(self, name: str) -> Iterator[None]:
-        """Run mjlab's code for some environments."""
+        """Run the framework's code for some environments."""
         self._shapes.name = name
         with self._drawing(name, self.draws.step), self._shapes:
             yield
 
 
-class PartView(EnvView):
-    """Some environments of a block, with its managers as soon as it has them."""
-
-    def __init__(self, block: Block, rows: slice) -> None:
-        first = block.rows.start
-        super().__init__(block.world, slice(first + rows.start, first + rows.stop), block.cfg)
-        self._block, self._rows = block, rows
-        self.event_manager = block.event_manager
-
-    def __getattr__(self, name: str) -> Any:
-        managers = ("command_manager", "termination_manager", "reward_manager")
-        manager = vars(vars(self).get("_block", _NOTHING)).get(name) if name in managers else None
-        if manager is None:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        return ManagerView(manager, self._rows)
-
-
-def _numbers(cfg: Any) -> dict[str, Any]:
-    """Return the numbers of a term's config, or a command's, and their ranges."""
-    if cfg is None:
-        return {}
-    values = {**vars(cfg), **getattr(cfg, "params", {}), **vars(getattr(cfg, "ranges", None) or _NOTHING)}
-    return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}
-
-
-_NOTHING = SimpleNamespace()
+def same_terms(terms: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Return whether two sections have the same objects as terms."""
+    return terms is others or (
+        list(terms) == list(others) and all(term is others[name] for name, term in terms.items())
+    )
 
 
 def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:

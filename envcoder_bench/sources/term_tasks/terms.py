@@ -4,9 +4,6 @@ A term is its function and parameters. It is evaluated for the environments from
 it, and each environment has a weight for it: 1,000 settings of weights are one evaluation and a larger sum.
 """
 
-# mjlab is optional
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 import functools
@@ -16,13 +13,13 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
-from mjlab.managers.scene_entity_config import SceneEntityCfg
 from torch import Tensor
 
-from envcoder_bench.sources.mjlab_tasks.faults import FAULTS, misshapen, raised_in
-from envcoder_bench.sources.mjlab_tasks.view import EnvView, NeedsAll
+from envcoder_bench.sources.term_tasks.dialect import Dialect
+from envcoder_bench.sources.term_tasks.faults import FAULTS, misshapen, raised_in
+from envcoder_bench.sources.term_tasks.views import NeedsAll
 
-MakeEnv = Callable[[slice], EnvView]
+MakeEnv = Callable[[slice], Any]  # returns the view of some environments
 
 
 @dataclass
@@ -31,6 +28,7 @@ class Term:
 
     Attributes:
         section, name: where it is in the first config that has it.
+        dialect: of its framework.
         cfg: its config, with resolved names and an instance of a class.
         rows: the environments for which it is evaluated, of the block.
         users: ``(rows,)`` bool, those that use it; None for all.
@@ -39,10 +37,11 @@ class Term:
         eager, result: whether no graph can contain it, and its value ``(rows,)`` then, which graphs read.
     """
 
+    dialect: Dialect
     section: str
     name: str
     cfg: Any
-    env: EnvView
+    env: Any
     rows: slice
     users: Tensor | None
     groups: dict[int, int]
@@ -52,28 +51,33 @@ class Term:
     eager: bool = field(default=False)
     result: Tensor | None = field(default=None)
 
+    @property
+    def func(self) -> Any:
+        """Its function, which a curriculum may replace."""
+        return self.dialect.get(self.cfg, "func")
+
     def __call__(self) -> Tensor:
         """Evaluate it: ``(rows,)``."""
-        value = self.cfg.func(self.env, **self.cfg.params)
+        value = self.func(self.env, **self.dialect.get(self.cfg, "params"))
         n = self.rows.stop - self.rows.start
         if not isinstance(value, Tensor) or tuple(value.shape) != (n,):
             raise misshapen(self.section, self.name, value, n, f"({n},)")
         return value
 
 
-def resolve(cfg: Any, env: EnvView) -> Any:
-    """Resolve the names in a term's parameters, and construct a class, as mjlab's managers do."""
-    for value in cfg.params.values():
-        if isinstance(value, SceneEntityCfg):
-            value.resolve(env.scene)  # type: ignore[arg-type]
-    func: Any = cfg.func
-    cfg.func = func(cfg=cfg, env=env) if inspect.isclass(func) else func  # pyright: ignore[reportCallIssue]
+def resolve(dialect: Dialect, cfg: Any, env: Any) -> Any:
+    """Resolve the names in a term's parameters, and construct a class, as the framework's managers do."""
+    for value in dialect.get(cfg, "params").values():
+        dialect.resolve(value, env.scene)
+    func: Any = dialect.get(cfg, "func")
+    if inspect.isclass(func):
+        dialect.put(cfg, "func", func(cfg=cfg, env=env))  # pyright: ignore[reportCallIssue]
     return cfg
 
 
-def key_of(cfg: Any, *names: str) -> tuple[Any, ...]:
+def key_of(dialect: Dialect, cfg: Any, *names: str) -> tuple[Any, ...]:
     """Return what makes a term distinct: its function, its parameters, and the attributes ``names``."""
-    return (frozen(cfg.func), frozen(cfg.params), *(frozen(getattr(cfg, name)) for name in names))
+    return tuple(frozen(dialect.get(cfg, name)) for name in ("func", "params", *names))
 
 
 def frozen(value: Any) -> Any:
@@ -83,8 +87,8 @@ def frozen(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *map(frozen, value))
     if is_dataclass(value) and not isinstance(value, type):
-        own = [(name, x) for name, x in vars(value).items() if not name.startswith("_")]
-        return (type(value), *((name, frozen(x)) for name, x in own or [(f.name, None) for f in fields(value)]))
+        attributes = [(name, x) for name, x in vars(value).items() if not name.startswith("_")]
+        return (type(value), *((name, frozen(x)) for name, x in attributes or [(f.name, None) for f in fields(value)]))
     if isinstance(value, slice):
         return ("slice", value.start, value.stop, value.step)
     try:
@@ -97,17 +101,17 @@ def frozen(value: Any) -> Any:
 def merged_order(configs: Sequence[Mapping[str, Any]], key: Callable[[Any], Any]) -> list[tuple[str, Any]]:
     """Return the distinct ``(name, key)`` of all configs, so that the order of each config is kept."""
     order: list[tuple[str, Any]] = []
-    known: set[tuple[str, Any]] = set()
+    seen: set[tuple[str, Any]] = set()
     for config in configs:
-        place = 0
+        position = 0
         for name, cfg in config.items():
             term = (name, key(cfg))
-            if term not in known:
-                order.insert(place, term)
-                known.add(term)
-                place += 1
+            if term not in seen:
+                order.insert(position, term)
+                seen.add(term)
+                position += 1
             else:
-                place = max(place, order.index(term) + 1)
+                position = max(position, order.index(term) + 1)
     return order
 
 
@@ -115,8 +119,9 @@ class TermTable:
     """The distinct terms of a section of all groups of a block.
 
     Args:
+        dialect: of the framework.
         section: their name in the config.
-        configs: the terms of each group by name, config objects of mjlab.
+        configs: the terms of each group by name, as the framework has them.
         size: environments of a group.
         attributes: attributes of a config that make it distinct.
         make_env: returns the view of some environments of the block.
@@ -125,6 +130,7 @@ class TermTable:
 
     def __init__(
         self,
+        dialect: Dialect,
         section: str,
         configs: Sequence[Mapping[str, Any]],
         size: int,
@@ -133,12 +139,12 @@ class TermTable:
         clone: Callable[[Any], Any],
         device: torch.device,
     ) -> None:
-        self.section, self.configs, self.size, self.device = section, configs, size, device
+        self.dialect, self.section, self.configs, self.size, self.device = dialect, section, configs, size, device
         by_id: dict[int, Any] = {}
 
         def key(cfg: Any) -> Any:
             if id(cfg) not in by_id:  # groups share most config objects
-                by_id[id(cfg)] = key_of(cfg, *attributes)
+                by_id[id(cfg)] = key_of(dialect, cfg, *attributes)
             return by_id[id(cfg)]
 
         users: dict[tuple[str, Any], dict[int, int]] = {}
@@ -147,8 +153,8 @@ class TermTable:
                 users.setdefault((name, key(cfg)), {})[group] = index
         distinct = {id(config): config for config in configs}  # the same dict for all seeds of a candidate
         self.terms: list[Term] = []
-        for name, own in merged_order(list(distinct.values()), key):
-            groups = users[name, own]
+        for name, term_key in merged_order(list(distinct.values()), key):
+            groups = users[name, term_key]
             self.terms.append(self._term(name, configs[min(groups)][name], groups, make_env, clone))
 
     def _term(
@@ -159,36 +165,38 @@ class TermTable:
             try:
                 rows = slice(first * self.size, (last + 1) * self.size)
                 env = make_env(rows)
-                own = resolve(clone(cfg), env)
+                resolved = resolve(self.dialect, clone(cfg), env)
                 if first > 0 or last < len(self.configs) - 1:
-                    own.func(env, **own.params)  # it may read what has no view of some environments
+                    # it may read what has no view of some environments
+                    self.dialect.get(resolved, "func")(env, **self.dialect.get(resolved, "params"))
             except NeedsAll:
                 first, last = 0, len(self.configs) - 1
                 rows = slice(0, (last + 1) * self.size)
                 env = make_env(rows)
-            own = resolve(clone(cfg), env)  # what it keeps is as new
+            resolved = resolve(self.dialect, clone(cfg), env)  # what it keeps is as new
         except FAULTS as error:
             raise raised_in(self.section, name, error) from error
         used = torch.tensor([group in groups for group in range(first, last + 1)], device=self.device)
         columns = torch.tensor([groups.get(group, 0) for group in range(first, last + 1)], device=self.device)
         same = set(groups.values())
         return Term(
+            dialect=self.dialect,
             section=self.section,
             name=name,
-            cfg=own,
+            cfg=resolved,
             env=env,
             rows=rows,
             users=None if bool(used.all()) else used.repeat_interleave(self.size),
             groups=groups,
             columns=same.pop() if len(same) == 1 else columns.repeat_interleave(self.size),
-            foreign=is_foreign(own.func),
+            foreign=is_foreign(self.dialect.get(resolved, "func")),
         )
 
     def reset(self, make_ids: Callable[[slice], Any]) -> None:
         """Reset terms that keep something, for the environments that ``make_ids`` returns of some rows."""
         for term in self.terms:
-            if hasattr(term.cfg.func, "reset") and not term.failed:
-                term.cfg.func.reset(env_ids=make_ids(term.rows))
+            if hasattr(term.func, "reset") and not term.failed:
+                term.func.reset(env_ids=make_ids(term.rows))
 
 
 def is_foreign(func: Any) -> bool:

@@ -6,7 +6,7 @@ import traceback
 
 from torch import Tensor
 
-FAULTS = (Exception, SystemExit)  # of a candidate's functions
+FAULTS = (Exception, SystemExit)  # what a candidate's functions may raise
 
 
 class PatchError(ValueError):
@@ -33,5 +33,7 @@ def raised_in(section: str, key: str, error: BaseException) -> PatchError:
 
 def misshapen(section: str, key: str, value: object, num_envs: int, shape: str) -> PatchError:
     """Return the error for what a term returned."""
-    shown = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-    return PatchError(section, key, f"the term '{key}' returns {shown}; for {num_envs} environments it must be {shape}")
+    returned = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    return PatchError(
+        section, key, f"the term '{key}' returns {returned}; for {num_envs} environments it must be {shape}"
+    )

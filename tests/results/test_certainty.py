@@ -1,0 +1,194 @@
+"""What a run says of designs that broke its statistics: few simulated runs of each, and exact cases.
+
+The limits are those of the definitions, with three standard errors; ``measure.py certainty`` takes more runs.
+"""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from certainty_designs import (
+    DIFFERENT,
+    EQUAL,
+    RATE,
+    different_family,
+    equal_family,
+    extended_family,
+    model,
+)
+
+from envcoder_bench.results.ranking import rank
+from envcoder_bench.results.rows import Result
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected, look_level
+from envcoder_bench.run.folder.ranked import looks_at
+
+
+def beyond(share, runs):
+    return share + 3 * math.sqrt(share * (1 - share) / runs)
+
+
+def by_seed(**rows):
+    return {name: dict(enumerate(values)) for name, values in rows.items()}
+
+
+# outcomes that the seeds have not shown
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 8, 12])
+def test_seeds_that_all_learn_may_be_luck(seeds):
+    """A candidate has 0.9 or 0, human always what it has on average. All seeds learn with a probability of over 5 %."""
+    share = LEVEL ** (1 / seeds) + 0.02
+    fitness = np.array([[0.9 * share] * seeds, [0.9] * seeds])
+    found = model(fitness, RATE).difference("c000", "human")
+    assert found.p > LEVEL and found.low < 0 < found.high
+    worse = model(1 - fitness, RATE).difference("c000", "human")
+    assert worse.p == pytest.approx(found.p) and worse.low == pytest.approx(-found.high)
+
+
+def test_enough_seeds_that_all_learn_are_not_luck():
+    fitness = np.array([[0.45] * 8, [0.9] * 8])
+    found = model(fitness, RATE).difference("c000", "human")
+    assert found.p < LEVEL and found.low > 0
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+@pytest.mark.parametrize(("name", "seeds"), [(f"learns or not, {p}", n) for p in (0.5, 0.7) for n in (3, 5)])
+def test_candidates_whose_seeds_learn_or_not_are_not_marked(name, seeds, candidates):
+    found = equal_family(name, candidates, seeds, 100)
+    assert found["marked"] <= beyond(0.05, 100) and found["better"] <= beyond(0.05, 100)
+
+
+def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():
+    run = model(np.full((2, 5), 0.5), RATE)
+    assert run.unseen("human") == pytest.approx(1 - 0.05**0.2)
+    # of 13 candidates, 9 others count
+    assert model(np.full((13, 5), 0.5), RATE).unseen("human") == pytest.approx(1 - 0.05 ** (1 / 50))
+    assert math.isnan(model(np.full((2, 5), 0.5), UNBOUNDED).unseen("human"))
+
+
+def test_interval_of_a_fitness_allows_for_rare_failures():
+    assert equal_family("rare failures", 3, 3, 60)["covered"] >= 0.93
+
+
+# small families
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("equal means by different ways", 2), ("equal means by different ways", 3), ("mutants", 3), ("mutants", 5)],
+)
+def test_few_unlike_candidates_are_not_marked(name, seeds):
+    assert equal_family(name, 3, seeds, 150)["marked"] <= beyond(0.05, 150)
+
+
+def test_candidates_that_share_their_seeds_in_groups_count_as_fewer():
+    """Two groups, each with effects of seeds of its own: they are as two candidates."""
+    rng = np.random.default_rng(0)
+    groups = rng.standard_normal((2, 5))
+    run = model(groups[np.arange(12) % 2] + 0.01 * rng.standard_normal((12, 5)), UNBOUNDED)
+    alike = model(rng.standard_normal((12, 5)), UNBOUNDED)
+    assert run._shared is not None and alike._shared is not None
+    assert run._shared.degrees.max() < 8 < alike._shared.degrees.max()
+
+
+# the first place
+
+
+DOMINATED = by_seed(
+    human=[1.0, 1.0], unshaped=[0.9997, 0.860], r0=[0.2, 0.31], r1=[0.70, 0.48], r2=[0.1, 0.12],
+    r3=[0.05, 0.3], r4=[0.4, 0.33], r5=[0.61, 0.40], r6=[0.9, 0.11], r7=[0.82, 0.41],
+)  # fmt: skip
+
+
+def test_what_is_dominated_in_every_seed_is_not_the_likeliest():
+    run = FitnessModel(DOMINATED, None, RATE, episodes=64)
+    assert max(run.chances, key=lambda name: run.chances[name]) == "human"
+    assert run.chances["human"] >= run.chances["unshaped"] > run.chances["r1"] > run.chances["r5"]
+    assert all(0.0 <= low <= mean <= high <= 1.0 for mean, low, high in run.expected.values())
+
+
+def test_contenders_of_equal_spread_are_those_with_the_highest_means():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        fitness = rng.uniform(0.1, 0.9, (12, 1)) + np.array([-0.05, 0.05])
+        for bounds in (RATE, UNBOUNDED):
+            run = model(fitness, bounds)
+            order = np.argsort(-fitness.mean(axis=1))
+            chances = [run.chances[run.names[k]] for k in order]
+            assert (np.diff(chances) < 1e-9).all()
+            contenders = run.contenders()
+            assert set(contenders) == {run.names[k] for k in order[: len(contenders)]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [("cluster of equal good ones", 12), ("cluster of equal good ones", 60), ("cluster of good ones", 12)],
+)
+def test_the_first_of_a_cluster_is_not_taken_for_the_best(name, candidates):
+    runs = 120
+    found = different_family(name, candidates, 5, runs)
+    assert found["stated"] <= found["true"] + 0.08 + 2 * math.sqrt(found["true"] * (1 - found["true"]) / runs)
+    assert found["held"] >= 0.93 - 2 * math.sqrt(0.93 * 0.07 / runs)
+
+
+# new seeds
+
+
+def test_luck_of_the_first_is_not_expected_of_new_seeds():
+    found = different_family("normal, spread 0.3", 12, 3, 60)
+    assert found["lucky"] > 0.6 and abs(found["expected"]) < 0.3 and found["covered"] >= 0.93 - 0.05
+
+
+def test_ranking_has_what_to_expect_on_new_seeds():
+    rng = np.random.default_rng(1)
+    rows = [Result(f"c{k}" if k else "human", seed, "ok", rng.normal(0.5, 0.1)) for k in range(12) for seed in range(3)]
+    first, *_, last = rank(rows)
+    assert first.expected < first.fitness and last.expected > last.fitness
+    assert first.expected_ci_low < 0.5 < first.expected_ci_high
+    assert math.isnan(rank([row for row in rows if row.seed == 0])[0].expected)
+
+
+# looks
+
+
+def test_levels_of_all_looks_are_five_percent():
+    """Independent looks would err this often; those of a run share seeds, see the simulation below."""
+    levels = [look_level(k) for k in range(1, 60)]
+    assert levels[:3] == [0.035, 0.012, 0.006] and 0.05 < sum(levels) < 0.06
+    assert corrected([0.03, 0.6], 1) == pytest.approx([2 * 0.03 * 0.05 / 0.035, 0.6 * 0.05 / 0.035])
+    assert corrected([0.01, math.nan], 2)[0] == pytest.approx(0.01 * 0.05 / 0.012)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal", "learns or not, 0.7"])
+def test_a_run_that_is_extended_until_it_has_a_mark_has_a_false_one_in_five_percent(name):
+    assert extended_family(name, 1, 300)["marked"] <= beyond(0.05, 300)
+
+
+def test_looks_are_those_of_the_runs_configs():
+    def looks(now, *before):
+        configs = [f"seeds: {seeds}\nlearning_iterations: {iterations}\n" for seeds, iterations in before]
+        folder = SimpleNamespace(provenance=SimpleNamespace(before=configs))
+        cfg = SimpleNamespace(seeds=now[0], seed=0, learning_iterations=now[1], race=SimpleNamespace(enabled=False))
+        return looks_at(folder, cfg)  # type: ignore[arg-type]
+
+    assert looks((3, 100)) == 1
+    assert looks((3, 100), (1, 100)) == 1, "a single seed has no tests"
+    assert looks((5, 100), (2, 100), (3, 100)) == 3
+    assert looks((3, 200), (3, 100)) == 2, "longer trainings are tested again"
+    assert looks((3, 100), (3, 100)) == 1, "candidates were added"
+    assert looks_at(SimpleNamespace(provenance=None), SimpleNamespace(seeds=2, learning_iterations=1)) == 1  # type: ignore[arg-type]
+
+
+def test_marks_of_a_second_look_are_rarer():
+    rows = [Result(name, seed, "ok", x + 0.1 * y) for name, x in (("human", 0.0), ("a", 0.28))
+            for seed, y in enumerate((0.0, 1.0, 0.3) if name == "human" else (0.2, 1.1, -0.1))]  # fmt: skip
+    p_values = [rank(rows, looks=k)[0].vs_human_p for k in (1, 2, 3)]
+    assert p_values[1] / p_values[0] == pytest.approx(0.035 / 0.012)
+    assert p_values[2] / p_values[1] == pytest.approx(2) or p_values[2] == 1.0
+
+
+def test_there_are_twenty_designs_that_the_model_was_not_made_for():
+    assert sum(design.blind for design in [*EQUAL.values(), *DIFFERENT.values()]) >= 20
