@@ -93,6 +93,12 @@ def test_adapters_that_the_readme_names_run_in_ci() -> None:
         assert run, f"{adapter}: is in the README, and in no test of .ci/run"
 
 
+def test_files_that_conftest_names_exist() -> None:
+    """Else a file of another name is begun last, or its pictures are one pixel and its checks of them hold always."""
+    names = re.findall(r'"(test_\w+\.py)"', text_of("tests/conftest.py"))
+    assert len(names) > 20 and set(names) <= {path.name for path in FILES}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", "test"])
 def test_skips_fail_where_nothing_may_be_skipped(where: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
 from envcoder_bench.results.hacks import HALF_STEP
-from envcoder_bench.results.pairs import Pairs, advice, sentence
+from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -102,8 +102,8 @@ def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
         return []
     return [
         "one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the first place"
-        f" no probability; eval-shapers --extend {folder} --seeds 3 trains two more (a run that is tested again after"
-        " further seeds has stricter tests, so decide on their number now)"
+        f" no probability; {more_seeds(3, folder, not any(row.stopped_at for row in ranked))} has two more (a run that"
+        " is tested again after further seeds has stricter tests, so decide on their number now)"
     ]
 
 

@@ -41,6 +41,7 @@ class Pair:
         seeds_needed: number of seeds with which a true difference of ``mean`` is told with a probability of POWER;
             0 if it is told already, None if it is unknown or over MOST_SEEDS.
         reason: why there is no interval; empty if there is one.
+        extends: whether the run can be extended by seeds.
     """
 
     first: str
@@ -54,6 +55,7 @@ class Pair:
     seeds: int = 0
     seeds_needed: int | None = None
     reason: str = ""
+    extends: bool = True
 
     @property
     def verdict(self) -> str:
@@ -74,9 +76,17 @@ class Pairs:
         model: of the candidates whose training is complete.
         missing: why further candidates cannot be compared, by name.
         looks: how often the run was tested, as of ``ranking.rank``.
+        extends: whether the run can be extended by seeds.
     """
 
-    def __init__(self, model: FitnessModel, missing: Mapping[str, str] | None = None, looks: int = 1) -> None:
+    def __init__(
+        self,
+        model: FitnessModel,
+        missing: Mapping[str, str] | None = None,
+        looks: int = 1,
+        extends: bool = True,
+    ) -> None:
+        self._extends = extends
         self.names = list(model.names)
         self.missing = dict(missing or {})
         self._index = {name: k for k, name in enumerate(self.names)}
@@ -121,6 +131,7 @@ class Pairs:
             difference.seeds,
             0 if corrected < LEVEL else seeds_needed(difference, difference.mean, family.next_level / factor),
             _unknown(difference),
+            self._extends,
         )
 
 
@@ -208,21 +219,32 @@ def advice(pair: Pair, folder: str = "RUN") -> str:
     if pair.verdict != CANNOT_TELL or (math.isnan(pair.low) and pair.seeds > 1) or math.isnan(pair.mean):
         return ""
     if pair.seeds < 2:
-        return f"eval-shapers --extend {folder} --seeds 3 trains two more"
+        return more_seeds(3, folder, pair.extends)
     if pair.seeds_needed is None:
         return f"over {MOST_SEEDS:,} seeds would tell, if the difference is what it seems: take either"
     seeds = max(pair.seeds_needed, pair.seeds + 1)
     return (
         f"{seeds:,} seeds would tell, in {100 * POWER:.0f} % of runs, if the difference is what it seems:"
-        f" a further look, whose test is stricter, with eval-shapers --extend {folder} --seeds {seeds}"
+        f" {more_seeds(seeds, folder, pair.extends)}{', a further look, whose test is stricter' * pair.extends}"
     )
 
 
-def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], looks: int = 1) -> Pairs:
-    """Return the pairs of a ranked run; ``model`` is that of its candidates whose training is complete."""
+def more_seeds(seeds: int, folder: str, extends: bool = True) -> str:
+    """Return how to train more seeds, as their total; a race cannot be extended."""
+    return f"eval-shapers --extend {folder} --seeds {seeds}" if extends else f"a new run with --seeds {seeds}"
+
+
+def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], looks: int = 1, extends: bool = True) -> Pairs:
+    """Return the pairs of a ranking.
+
+    Args:
+        model: of the candidates whose training is complete.
+        looks: how often the run was tested, as of ``ranking.rank``.
+        extends: whether the ranking is of one run, which can be extended by seeds unless it is a race.
+    """
     names = {*model.names}
     missing = {row.candidate: _missing(row) for row in ranked if row.candidate not in names}
-    return Pairs(model, missing, looks)
+    return Pairs(model, missing, looks, extends and not any(row.stopped_at for row in ranked))
 
 
 def _missing(row: Ranked) -> str:

@@ -67,7 +67,7 @@ def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: Pag
         title=f"{facts.task}: search for shaping" if facts.task else "Search for shaping",
         fitness_meaning=facts.fitness_meaning,
         ranked=ranked,
-        pairs=run_pairs(archive.model(), ranked) if ranked else None,
+        pairs=run_pairs(archive.model(), ranked, extends=False) if ranked else None,
         candidates=_candidates(archive),
         curves=_together([run / CURVES for run in runs]),
         components=_together([run / COMPONENTS for run in runs]),

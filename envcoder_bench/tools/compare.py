@@ -310,7 +310,7 @@ def comparison_page(comparison: Comparison) -> str:
             title=f"{first.cfg.task_title}: comparison of {len(runs)} runs",
             fitness_meaning=comparison.fitness_meaning,
             ranked=comparison.ranked,
-            pairs=run_pairs(_model(runs), comparison.ranked),
+            pairs=run_pairs(_model(runs), comparison.ranked, extends=False),
             candidates=_sources(comparison),
             facts=list(runs),
             curves=_logs(comparison, lambda run: run.folder.curves),

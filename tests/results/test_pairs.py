@@ -128,8 +128,11 @@ def test_sentences_have_interval_p_and_the_seeds_that_would_tell():
     assert near.verdict == CANNOT_TELL and near.seeds_needed > 5
     assert "a against b: cannot tell; difference " in str(near) and " over 5 seeds" in str(near)
     assert " (corrected for 6 tests and all looks: p = " in str(near)
-    assert advice(near, "runs/x").endswith(f"eval-shapers --extend runs/x --seeds {near.seeds_needed}")
+    assert f": eval-shapers --extend runs/x --seeds {near.seeds_needed}, a further look" in advice(near, "runs/x")
     assert advice(pairs.of("a", "c")) == ""
     single, _ = compared(rows_of(seeds=1))
     assert "one seed does not say how much seeds differ" in str(single.of("a", "b"))
-    assert advice(single.of("a", "b"), "R") == "eval-shapers --extend R --seeds 3 trains two more"
+    assert advice(single.of("a", "b"), "R") == "eval-shapers --extend R --seeds 3"
+    raced = [Result("c", 0, "stopped", 0.2, episodes=64, stopped_at=7)]  # a race cannot be extended
+    near = compared([row for row in rows_of(spread=0.1) if row.candidate != "c"] + raced)[0].of("a", "b")
+    assert advice(near, "R").endswith(f": a new run with --seeds {near.seeds_needed}")

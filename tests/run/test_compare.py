@@ -167,7 +167,8 @@ CALM = f"{SOURCE}\n\ndef compute_terminal(pole_angle):\n    return pole_angle > 
 @pytest.mark.slow
 def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
     """Which of two, how sure, how many seeds, why, and was it hacked: of a recorded run, whose code is not executed."""
-    fitness = {"human": [0.5, 0.55, 0.45, 0.5], "a": [0.9, 0.93, 0.85, 0.92], "b": [0.6, 0.65, 0.54, 0.61]}
+    few = {"human": [0.5, 0.55, 0.45, 0.5], "a": [0.9, 0.93, 0.85, 0.92], "b": [0.6, 0.65, 0.54, 0.61]}
+    fitness = {name: 2 * values for name, values in few.items()}
     run = made(tmp_path / "run", fitness, sources={"a": CALM})
     rows = [replace(row, hacked="fitness fell") if row.candidate == "b" else row for row in
             read_results(run / "results.csv")]  # fmt: skip
@@ -176,7 +177,7 @@ def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
     steps = [
         f"9,90,{name},{seed},{50 * k},{k}.0,{0.5 + (k == 3) * (name == 'a')},{1 - (k == 10) * (name == 'human') / 2}"
         for name in ("human", "a")
-        for seed in range(4)
+        for seed in range(8)
         for k in range(1, 11)
     ]
     header = "iteration,env_steps,candidate,seed,step,seconds,fitness,active"
@@ -189,7 +190,7 @@ def test_one_command_answers_what_one_asks_of_two_candidates(tmp_path, capsys):
 
     better, equal, other = asked("a", "human"), asked("human", "b"), asked("human", "a")
     # which of two, and how sure
-    assert re.match(r"a is better than human: \+0\.400 \[\+0\.\d+, \+0\.\d+\], p . 0\.0\d+.* over 4 seeds", better)
+    assert re.match(r"a is better than human: \+0\.400 \[\+0\.\d+, \+0\.\d+\], p . 0\.0\d+.* over 8 seeds", better)
     assert other.startswith("human is worse than a: -0.400 [-0.")
     assert "each seed +0.400 (seed 0), +0.380 (seed 1), +0.400 (seed 2), +0.420 (seed 3)" in better
     # how many seeds

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from envcoder_bench.results.rows import FAILED, Result
 from envcoder_bench.run.folder.policies import median_seed
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.video.page import CLIP, _shown_part, seed_text
 
 
@@ -18,7 +19,7 @@ def test_clip_is_of_the_median_seed_and_says_so():
         "seed 9, the median of 3", "seed 7, the best of 3", "seed 8, the worst of 3",
     ]  # fmt: skip
     even = run_of(0.4, 0.3, 0.2, 0.1)  # the lower one of two; a seed that failed has no policy
-    even.rows.append(Result("a", 99, FAILED, error="x"))
+    even.rows.append(Result("a", 99, FAILED, fault=Fault("x")))
     assert median_seed(even, "a") == 9 and seed_text(even, "a", 8) == "seed 8, one of 4"
     assert seed_text(run_of(0.4), "a", 7) == "seed 7"
 
@@ -26,6 +27,6 @@ def test_clip_is_of_the_median_seed_and_says_so():
 def test_note_says_how_many_clips_end_early():
     long = [20.0, 20.0, 20.0]
     assert _shown_part([CLIP.seconds] * 3, long) == " Videos show the first 5 s."
-    assert _shown_part([2.0, 2.0], [2.0, 1.9]) == ""
+    assert _shown_part([2.0, 2.0], [2.0, 1.9]) == "" == _shown_part([0.1], [0.08]), "all of them"
     words = _shown_part([5.0, 1.2, 0.6], long)
     assert "2 videos of 3 end after 0.6 to 1.2 s" in words and "envcoder-bench play" in words

@@ -122,7 +122,7 @@ def test_video_of_all_policies_has_expected_size_and_frames(folder, recording, t
 
 @NEEDS_OPENGL
 def test_page_has_videos_of_the_best_and_the_baselines(folder, monkeypatch):
-    monkeypatch.setattr(page_of_run, "CLIP", Look(96, 64, fps=5, seconds=0.4, fast=True))
+    monkeypatch.setattr(page_of_run, "CLIP", Look(96, 64, fps=5, seconds=0.4, fast=True, posters=True))
     assert write_page(folder, 1) == folder / PAGE
     page = (folder / PAGE).read_text(encoding="utf-8")
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
@@ -248,10 +248,3 @@ def test_eval_shapers_writes_the_page_and_resume_keeps_it(tmp_path, capsys, monk
     judged = "no trajectories of the baselines and the untrained policy are kept"
     assert again.replace(str(escape(page_of_run.NOT_EXECUTED)), judged) == page and judged not in again
     assert eval_shapers(["--resume", str(path), "--video", "-1"]) == 2
-
-
-def test_page_says_which_part_of_the_episodes_videos_show():
-    assert page_of_run._shown_part(8.1, 8.0) == "" and page_of_run._shown_part(0.1, 0.08) == "", "all of them"
-    assert page_of_run._shown_part(5.1, 8.0) == " Videos show the first 5 s."
-    slow = page_of_run._shown_part(0.13, 8.0)
-    assert slow.startswith(" Drawing is slow on this machine, so videos show only the first 0.13 s;")

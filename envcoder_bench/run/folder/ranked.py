@@ -123,9 +123,7 @@ def run_studies(
         points = read_points(folder.points)
     except (OSError, ValueError) as error:  # the effects on fitness do not depend on it
         log.warning("%s cannot be read, so that the speed of learning is not compared: %s", folder.points, error)
-    return studies(
-        variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg), looks_at(folder, cfg)
-    )
+    return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg), looks_at(folder, cfg))
 
 
 def picture(study: Study) -> str:
