@@ -73,7 +73,7 @@ def test_no_test_of_mjlab_is_skipped_in_ci() -> None:
 
 def test_version_of_mjlab_is_the_same_everywhere() -> None:
     (version,) = re.findall(r"^mjlab==([\d.]+)", text_of("requirements-mjlab.txt"), re.MULTILINE)
-    for name in ("Makefile", "docs/mjlab.md"):
+    for name in ("Makefile", "docs/mjlab.md", "envcoder_bench/sources/mjlab_tasks/source.py"):
         assert set(re.findall(r"mjlab==(\d[\d.]*\d)", text_of(name))) == {version}, name
     assert f"mjlab {version} itself pins" in text_of("pyproject.toml")
 
@@ -91,6 +91,12 @@ def test_adapters_that_the_readme_names_run_in_ci() -> None:
         files = [path for path in FILES if f'"{adapter}:' in path.read_text(encoding="utf-8")]
         run = [path for path in files if all(runs_in_ci(path, *each) for each in skips(path))]
         assert run, f"{adapter}: is in the README, and in no test of .ci/run"
+
+
+def test_files_that_conftest_names_exist() -> None:
+    """Else a file of another name is begun last, or its pictures are one pixel and its checks of them hold always."""
+    names = re.findall(r'"(test_\w+\.py)"', text_of("tests/conftest.py"))
+    assert len(names) > 20 and set(names) <= {path.name for path in FILES}
 
 
 @pytest.mark.slow

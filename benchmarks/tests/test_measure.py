@@ -17,6 +17,8 @@ from measurements.devices import _Progress
 from pages import render
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.workers.devices import Devices
+from envcoder_bench.run.workers.ray_cluster import ray_started
 from envcoder_bench.sources.registry import find_spec
 
 PAGES = sorted((measure.ROOT / "benchmarks").glob("*.md"))
@@ -66,7 +68,8 @@ def test_learner_measures_batched_and_loop(benchmark):
 
 def test_devices_are_compared_with_the_first(benchmark):
     words = ["--candidates", 2, "--envs", 4, "--iterations", 60, "--devices", "cpu:1", "cpu:1"]
-    rows, _ = benchmark("devices", *words)
+    with ray_started(Devices("cpu", 1)):  # once for both
+        rows, _ = benchmark("devices", *words)
     assert [row["count"] for row in rows] == [1, 1] and rows[1]["equal_policies"] == 2  # bitwise on a CPU
     assert rows[1]["fitness_difference"] == 0.0 and all(row["training"] > 0 for row in rows)
 

@@ -257,7 +257,7 @@ def test_pictures_and_sections(tmp_path, names, values):
     found = [*example(), *example(seeds=1), *sweep(names, values)]
     for number, study in enumerate(found):
         file = plot_study(study, tmp_path / f"{number}.png", "Task")
-        assert file.read_bytes()[:4] == b"\x89PNG"
+        assert file.read_bytes()[:4] == b"\x89PNG" and file.stat().st_size > 3000
     text = render_studies(found[-1:])
     assert all(name in text for name in names) and "the original" in text
     sections = study_sections(found, {"m": b"\x89PNG"}, "runs/a")
