@@ -50,6 +50,11 @@ MEASUREMENTS = {
         "how often a ranking's statements are right, in simulated runs",
         {"--runs": (1000, "simulated runs of each kind")},
     ),
+    "designs": (
+        "measurements.certainty",
+        "the same, of designs that broke the statistics or were written without knowing them",
+        {"--runs": (400, "simulated runs of each kind and size; of large ones fewer")},
+    ),
     "hacks": (
         "measurements.hacks",
         "which of the planted hacks, and of all shipped candidates, a run says to be hacked",

@@ -61,11 +61,8 @@ def verdicts(text: str) -> set[str]:
     return ranked | {f"best: {'undecided' if others else first}" for first, others in _BEST.findall(joined)}
 
 
-def follow(page: str, python: str, folder: Path) -> Iterator[str]:
-    """Do the steps of a page in an empty folder, with an environment beside it; yield each difference."""
-    home, work = folder / "env", folder / "work"
-    subprocess.run([python, "-m", "venv", home], check=True)
-    work.mkdir()
+def follow(page: str, home: Path, work: Path) -> Iterator[str]:
+    """Do the steps of a page in an empty folder, with the environment in ``home``; yield each difference."""
     links = " ".join([str(ROOT / "dist"), *os.environ.get("PIP_FIND_LINKS", "").split()])
     environment = {**os.environ, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PIP_FIND_LINKS": links}
     environment.pop("PYTHONPATH", None)
@@ -91,10 +88,14 @@ def follow(page: str, python: str, folder: Path) -> Iterator[str]:
 def main(pythons: list[str]) -> int:
     failed = False
     for python in pythons or [sys.executable]:
-        for page in PAGES:
-            print(f"{page}, {python}", flush=True)
-            with tempfile.TemporaryDirectory() as folder:
-                for difference in follow(page, python, Path(folder)):
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder) / "environment"
+            subprocess.run([python, "-m", "venv", home], check=True)
+            for page in PAGES:
+                print(f"{page}, {python}", flush=True)
+                work = Path(folder) / Path(page).stem
+                work.mkdir()
+                for difference in follow(page, home, work):
                     failed = True
                     print(difference, flush=True)
     return int(failed)

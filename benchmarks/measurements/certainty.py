@@ -2,9 +2,12 @@
 
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 from bench import records
 from bench.records import Record
+from certainty_designs import DIFFERENT, EQUAL, RATE, Facts, different_family, equal_family, extended_family, model
 from simulated_runs import CASES, beside_failing, equal_candidates, first_places, power
 
 
@@ -19,3 +22,66 @@ def certainty(args: Namespace) -> Iterator[Record]:
     for alive, failing in ((1, 1), (1, 2), (2, 2), (4, 12)):
         every += [lambda a=alive, f=failing, s=seeds: beside_failing(a, f, s, args.runs) for seeds in counts]
     yield from ({"kind": "certainty", **one(), **records.describe("cpu")} for one in every)
+
+
+# candidates x seeds of the designs, and the share of --runs: large ones take long
+EQUAL_SIZES = {(n, seeds): 1.0 for n in (1, 2, 3, 12) for seeds in (2, 3, 5, 8, 12)} | {(60, 3): 0.3, (250, 3): 0.1}
+DIFFERENT_SIZES = {(3, 3): 1.0, (12, 2): 1.0, (12, 3): 1.0, (12, 5): 1.0, (60, 5): 0.5, (250, 3): 0.1}
+EXTENDED = ("normal", "learns or not, 0.7", "rare failures", "equal means by different ways", "mutants", "costs")
+RECORDED = (  # trainings of Anymal in study.jsonl: the record, seeds
+    ("ranks-c93dc8b7", 3), ("ranks-99211b24", 3), ("devices-470867bd", 3), ("devices-470867bd", 5),
+)  # fmt: skip
+
+
+def designs(args: Namespace) -> Iterator[Record]:
+    """Simulate runs of the designs that others wrote, and take runs of recorded trainings."""
+    for made in (_equal(args.runs), _different(args.runs), _extended(args.runs), _power(args.runs)):
+        yield from ({**facts, **records.describe("cpu")} for facts in made)
+
+
+def _equal(runs: int) -> Iterator[Facts]:
+    for name in EQUAL:
+        cells = [equal_family(name, *size, max(1, round(share * runs))) for size, share in EQUAL_SIZES.items()]
+        yield {"kind": "equal_designs", **_together(cells)}
+
+
+def _different(runs: int) -> Iterator[Facts]:
+    for name in DIFFERENT:
+        cells = [different_family(name, *size, max(1, round(share * runs))) for size, share in DIFFERENT_SIZES.items()]
+        yield {"kind": "different_designs", **_together(cells)}
+
+
+def _together(cells: list[Facts]) -> Facts:
+    """Return facts of one design, whose sizes are in ``cells``."""
+    shared = ("case", "blind")
+    rows = [{k: round(x, 5) if isinstance(x, float) else x for k, x in own.items() if k not in shared} for own in cells]
+    return {**{name: cells[0][name] for name in shared}, "cells": rows}
+
+
+def _extended(runs: int) -> Iterator[Facts]:
+    for name in EXTENDED:
+        yield from ({"kind": "extended_designs", **extended_family(name, n, runs)} for n in (1, 3))
+
+
+def _power(runs: int) -> Iterator[Facts]:
+    """Take 13 recorded candidates, one of them as human; return the share of the others that is marked."""
+    from scipy import stats
+
+    from envcoder_bench.results.statistics import LEVEL, corrected, holm
+
+    by_id = {record["id"]: record for record in records.read(Path(__file__).parents[1] / "study.jsonl")}
+    for name, seeds in RECORDED:
+        rng, marked, paired = np.random.default_rng(1), [], []
+        trained = [own[:seeds] for own in by_id[name]["fitness"].values() if None not in own]
+        table = np.array([own for own in trained if len(own) == seeds])
+        for _ in range(runs):
+            fitness = table[rng.choice(len(table), 13, replace=False)]
+            run = model(fitness, RATE)
+            human, *others = run.names
+            marked += [p < LEVEL for p in corrected([each.p for each in run.differences(human, others)])]
+            tests = stats.ttest_1samp(fitness[1:] - fitness[0], 0.0, axis=1)
+            paired += [p < LEVEL for p in holm(np.nan_to_num(tests.pvalue, nan=1.0))]
+        yield {
+            "kind": "recorded_power", "record": name, "candidates": 12, "seeds": seeds, "runs": runs,
+            "marked": round(float(np.mean(marked)), 4), "paired": round(float(np.mean(paired)), 4),
+        }  # fmt: skip

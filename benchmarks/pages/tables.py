@@ -1,7 +1,8 @@
 """The tables of all kinds of records, and which records they show."""
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
@@ -22,6 +23,26 @@ def _quarters(curve: str, row: Record) -> str:
     return ", ".join(f"{values[-(-len(values) * k // 4) - 1]:.3f}" for k in range(1, 5))
 
 
+def _size(cell: dict[str, Any]) -> str:
+    return f"{cell['candidates']} x {cell['seeds']}"
+
+
+def _extreme(name: str, which: Callable[..., dict[str, Any]], row: Record) -> str:
+    """Return the greatest or least value of a design's sizes, with its size."""
+    cell = which(row["cells"], key=lambda cell: cell[name])
+    return f"{cell[name]:.1%} ({_size(cell)})"
+
+
+def _beyond(row: Record, name: str) -> list[str]:
+    """Return the sizes of a design that err in more than 5 %, beyond two standard errors."""
+    return [
+        f"{_size(cell)}: {cell[name]:.0%}"
+        for cell in row["cells"]
+        if cell[name] > 0.05 + 2 * math.sqrt(0.05 * 0.95 / cell["runs"])
+    ]
+
+
+DESIGN: Column = ("simulated runs of", lambda r: f"{r['case']}{', blind' if r.get('blind') else ''}")
 COLUMNS: dict[str, list[Column]] = {
     **tables.COLUMNS,
     **learning_tables.COLUMNS,
@@ -71,6 +92,33 @@ COLUMNS: dict[str, list[Column]] = {
         ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
         ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
     ],
+    "equal_designs": [
+        DESIGN,
+        ("sizes", lambda r: f"{len(r['cells'])}"),
+        ('most runs with any "!"', functools.partial(_extreme, "marked", max)),
+        ("not within the error of 5 %", lambda r: ", ".join(_beyond(r, "marked"))),
+        ('most false "better"', functools.partial(_extreme, "better", max)),
+        ("fewest intervals with the truth", functools.partial(_extreme, "covered", min)),
+    ],
+    "different_designs": [
+        DESIGN,
+        ("the first is the best: stated, true",
+         lambda r: "; ".join(f"{_size(c)}: {c['stated']:.0%}, {c['true']:.0%}" for c in r["cells"])),
+        ("fewest contenders with the best", functools.partial(_extreme, "held", min)),
+        ("fewest intervals of new seeds with the truth of the first", functools.partial(_extreme, "covered", min)),
+    ],
+    "extended_designs": [
+        DESIGN,
+        ("candidates", lambda r: f"{r['candidates']}"),
+        ("seeds of the looks", lambda r: ", ".join(map(str, r["looks"]))),
+        ('runs with any "!" at any look', lambda r: f"{r['marked']:.1%}"),
+    ],
+    "recorded_power": [
+        ("recorded trainings", lambda r: r["record"]),
+        ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
+        ("marked", lambda r: f"{r['marked']:.1%}"),
+        ("by paired t-tests", lambda r: f"{r['paired']:.1%}"),
+    ],
     "hacks": [
         ("task", lambda r: r["task"]),
         ("seeds x environments x iterations",
@@ -103,6 +151,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
     "certainty": ("case", "candidates", "seeds"),
+    "equal_designs": ("case",),
+    "different_designs": ("case",),
+    "extended_designs": ("case", "candidates"),
+    "recorded_power": ("record", "seeds"),
     "mjlab": ("task", "envs"),
     "hacks": ("task",),
     "searches": ("task", "start", "stage"),

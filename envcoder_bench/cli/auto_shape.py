@@ -113,7 +113,7 @@ def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name, None) for name in SearchSettings.model_fields}
     if args.prompt_dir is not None:
-        folder = args.prompt_dir.replace("${", "\\${")  # which is no interpolation
+        folder = args.prompt_dir.replace("${", "\\${")  # a literal ${, not an interpolation
         search["prompt.dir"] = json.dumps(folder, ensure_ascii=False)  # quoted
     return [*as_words(search), *flag_words(args)]
 

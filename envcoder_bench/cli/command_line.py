@@ -236,7 +236,7 @@ def settle_task(args: argparse.Namespace) -> None:
     args.task, args.task_config = with_task_config(args.task, args.task_config)
     with user_input():
         if args.shaper_types is not None:
-            without_aliases(listed(args.shaper_types), "--shaper_types")
+            without_aliases(split_items(args.shaper_types), "--shaper_types")
         takes_a_while = ":" in args.task
         if not takes_a_while:
             check_task_name(args.task)
@@ -266,7 +266,7 @@ def flag_words(args: argparse.Namespace) -> list[str]:
     single = next((f"--{name}" for name in ("device", "gpu_id") if name in flags), "")
     if single and {"devices", "ray"} & flags.keys():
         raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
-    kinds = None if args.shaper_types is None else listed(args.shaper_types)
+    kinds = None if args.shaper_types is None else split_items(args.shaper_types)
     return override_words(args.task, args.overrides, kinds, flags)
 
 
@@ -289,7 +289,7 @@ def as_words(values: Mapping[str, object]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
-def listed(words: Sequence[str]) -> list[str]:
+def split_items(words: Sequence[str]) -> list[str]:
     """Return the items of a flag's values, which may be separated by spaces or commas: ``a,b c``."""
     return [item.strip() for word in words for item in word.split(",") if item.strip()]
 

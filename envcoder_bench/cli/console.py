@@ -48,7 +48,7 @@ class Console(Reporter):
         self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
-        self._rung = ""  # of a race
+        self._rung = ""  # a race's
         self._with_page = with_page
         self._page: StatusPage | None = None
 

@@ -18,9 +18,9 @@ from envcoder_bench.cli.command_line import (
     count,
     flag_words,
     flags_in,
-    listed,
     refuse_others,
     settle_task,
+    split_items,
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
@@ -214,7 +214,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     if trains_variants and (args.check or args.describe):
         raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
     if args.candidate_idx is not None:
-        args.candidate_idx = ",".join(listed(args.candidate_idx))
+        args.candidate_idx = ",".join(split_items(args.candidate_idx))
     # a new run
     if not (args.resume or args.extend):
         settle_task(args)

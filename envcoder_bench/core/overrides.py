@@ -15,10 +15,10 @@ def split_overrides(
 
     A word ``key=value`` is an override, except:
 
-    - the word after a flag that takes one text is its value;
-    - after a flag that takes several texts, existing files and folders are values; ``./a=b.py`` always is;
-    - after a flag that takes several ``NAME=VALUE``, words are values, until one overrides a key of the config. The
-      first word is always a value.
+    - the word after a flag that takes one text is the flag's value;
+    - after a flag that takes several texts, the names of existing files and folders are values, and ``./a=b.py`` is;
+    - after a flag that takes several ``NAME=VALUE``, the first word is a value, and so are the next ones, until a word
+      overrides a key of the config.
 
     Args:
         keys: the keys of the config at its top level.
@@ -29,8 +29,8 @@ def split_overrides(
     actions = {flag: action for action in _actions(parser) for flag in action.option_strings}
     rest: list[str] = []
     overrides: list[str] = []
-    flag: argparse.Action | None = None  # the last flag, whose values may follow
-    is_first = False  # whether no value of this flag has followed yet
+    flag: argparse.Action | None = None  # the last flag: the next words may be its values
+    is_first = False  # whether the next word would be the first value of ``flag``
     for word in words:
         name, _, value = word.partition("=")
         if word in actions:

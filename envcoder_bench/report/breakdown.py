@@ -80,13 +80,13 @@ def _between(b: Breakdown) -> str:
 
 def _candidates(b: Breakdown, width: int) -> list[str]:
     """Describe the slowest candidates."""
-    shown = sorted(b.candidates, key=lambda c: c.sort_key, reverse=True)[:SLOWEST]
-    head = f"slowest {len(shown)} of {entrants(c.name for c in b.candidates)}"
+    slowest = sorted(b.candidates, key=lambda c: c.sort_key, reverse=True)[:SLOWEST]
+    head = f"slowest {len(slowest)} of {entrants(c.name for c in b.candidates)}"
     lines = _wrap(
         f"{head}: microseconds of one eager call of each function, the slowest of them; how the run calls them", width
     )
-    name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))
-    for c in shown:
+    name_width = min(NAME_WIDTH, max((len(c.name) for c in slowest), default=0))
+    for c in slowest:
         kind = max(c.microseconds, key=lambda k: c.microseconds[k])
         total = sum(c.microseconds.values())
         text = f"{shorten(c.name, name_width).ljust(name_width)}  {total:8.0f}  "

@@ -9,7 +9,7 @@ from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.tasks.base import UNTRAINED
 
-LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
+LONGER = "a new run with more --learning_iterations"  # races and searches cannot be extended
 
 
 def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = "RUN") -> list[str]:
@@ -130,12 +130,12 @@ def hacked(ranked: Sequence[Ranked]) -> list[str]:
 def half_step(ranked: Sequence[Ranked]) -> list[str]:
     """Return what half the physics step says, if it was measured and no candidate is marked for it."""
     changes = {row.candidate: row.half_step_fitness - row.fitness for row in ranked if row.rank is not None}
-    known = {name: change for name, change in changes.items() if not math.isnan(change)}
-    if not known or any(HALF_STEP in row.hacked for row in ranked):  # ``hacked`` says it
+    measured = {name: change for name, change in changes.items() if not math.isnan(change)}
+    if not measured or any(HALF_STEP in row.hacked for row in ranked):  # ``hacked`` says it
         return []
-    name = min(known, key=lambda each: known[each])
+    name = min(measured, key=lambda each: measured[each])
     digits = decimal_places([row.fitness for row in ranked])
-    lowest = f"the lowest change is {fixed(known[name], digits, '+')}, of {name}"
+    lowest = f"the lowest change is {fixed(measured[name], digits, '+')}, of {name}"
     if max(len(row.seeds) for row in ranked) < 2:
         return [f"half the physics step: {lowest}; one seed is not judged"]
     return [f"half the physics step: no candidate loses fitness; {lowest}"]

@@ -15,7 +15,7 @@ from envcoder_bench.results.ranking import Ranked
 
 # Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
-# for pages: page.css has the same, and lighter ones for dark mode
+# pages: page.css has the same, and lighter ones for dark mode
 BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
 BETTER, WORSE = COLOURS[0], COLOURS[1]
 NAME_WIDTH = 28

@@ -31,9 +31,9 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 REASON_WIDTH = 100
 CAPTION_WIDTH = 140
-MAX_ROWS = 60  # of the ranking; the rest is in results.csv
+MAX_ROWS = 60  # the rest of the ranking is in results.csv
 MAX_FAILED = 8  # failed candidates in the ranking
-NAMED_ROWS = 70  # of a race; with more candidates only those that were never stopped have a name
+NAMED_ROWS = 70  # in a race of more candidates only those that were never stopped have a name
 MOST_HEIGHT = 18.0  # inches, of a race
 
 
@@ -45,10 +45,10 @@ def plot_ranking(
 ) -> Path:
     """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
     best = [r for r in ranked if r.rank is not None]
-    shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
+    drawn = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
     without = [r for r in ranked if r.rank is None and r.status != SKIPPED]
-    names = [candidate_label(r) for r in shown]
-    remarks = [(f"{len(best) - len(shown)} more", "in results.csv")] if len(shown) < len(best) else []
+    names = [candidate_label(r) for r in drawn]
+    remarks = [(f"{len(best) - len(drawn)} more", "in results.csv")] if len(drawn) < len(best) else []
     remarks += [(candidate_label(r), _reason(r)) for r in without[:MAX_FAILED]]
     if len(without) > MAX_FAILED:
         remarks.append((f"{len(without) - MAX_FAILED} more", "without fitness, see results.csv"))
@@ -57,10 +57,10 @@ def plot_ranking(
     figure, (axes,), top = new_figure(10.0, height, f"{task}: ranking", f"fitness: {fitness_meaning}")
 
     # dots and intervals
-    intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
-    texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
-    limits, cut = _range(shown), False
-    for y, row in enumerate(shown):
+    intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in drawn]
+    texts = numbers(intervals, decimal_places([r.fitness for r in drawn]))
+    limits, cut = _range(drawn), False
+    for y, row in enumerate(drawn):
         colour, marker = _colour_and_marker(row)
         interval = (row.fitness_ci_low, row.fitness_ci_high)
         if not math.isnan(interval[0]):
@@ -77,30 +77,30 @@ def plot_ranking(
         if row.candidate == UNTRAINED:
             axes.axvline(row.fitness, color=GREY, linewidth=1.2, linestyle=(0, (1, 2)), zorder=1.5)
     # rows without a fitness
-    for y, (_, text) in enumerate(remarks, len(shown)):
+    for y, (_, text) in enumerate(remarks, len(drawn)):
         axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
     if remarks:  # hide the grid behind their text
-        axes.axhspan(len(shown) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
-        axes.axhline(len(shown) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
-    if not shown and not remarks:
+        axes.axhspan(len(drawn) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
+        axes.axhline(len(drawn) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
+    if not drawn and not remarks:
         show_message(axes, "no candidates")
 
     # names
     axes.set_yticks(range(len(names) + len(remarks)), [escape(n) for n in [*names, *(n for n, _ in remarks)]])
-    for label, row in zip(axes.get_yticklabels(), shown):
+    for label, row in zip(axes.get_yticklabels(), drawn):
         label.set_color(_colour_and_marker(row)[0])
         label.set_fontweight("bold" if row.candidate == HUMAN else "normal")
-    for label in axes.get_yticklabels()[len(shown) :]:
+    for label in axes.get_yticklabels()[len(drawn) :]:
         label.set_color(GREY)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_xlim(limits)
-    axes.set_xlabel("fitness" if shown else "")
-    if not shown:
+    axes.set_xlabel("fitness" if drawn else "")
+    if not drawn:
         axes.set_xticks([])
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
     # margins as wide as the names
-    caption = _caption(shown, cut)
+    caption = _caption(drawn, cut)
     bottom = 0.85 + 0.18 * caption.count("\n")
     figure.subplots_adjust(left=0.3, right=0.84, bottom=bottom / height, top=top)
     left = max((label.get_window_extent(renderer(figure)).width for label in axes.get_yticklabels()), default=0)
@@ -181,17 +181,17 @@ def plot_race(
     for row in rows:
         if row.env_steps:
             ends[row.candidate] = max(ends.get(row.candidate, 0.0), row.env_steps / per_iteration)
-    shown = [r for r in ranked if r.candidate in ends]
-    height = 1.9 + max(4, min(0.22 * len(shown), MOST_HEIGHT - 1.9))
+    drawn = [r for r in ranked if r.candidate in ends]
+    height = 1.9 + max(4, min(0.22 * len(drawn), MOST_HEIGHT - 1.9))
     title = f"{env_steps_share:.0%} of the env-steps of a run without a race"
     figure, (axes,), top = new_figure(10.0, height, f"{task}: race", title)
-    # of many candidates only those that trained to the end are named
+    # where there are many candidates, only those that trained to the end have a name
     labels = []
-    for y, row in enumerate(shown):
+    for y, row in enumerate(drawn):
         failed = row.rank is None
         colour = WORSE if failed else LIGHT if row.stopped_at else DARK if row.baseline else BETTER
         axes.barh(y, ends[row.candidate], height=0.72, color=colour, linewidth=0, zorder=2)
-        if len(shown) <= NAMED_ROWS or not (row.stopped_at or failed):
+        if len(drawn) <= NAMED_ROWS or not (row.stopped_at or failed):
             labels.append((y, shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")))
     # rungs, and how many trained between them
     for rung in rungs:
@@ -202,7 +202,7 @@ def plot_race(
         begin = end
     axes.set_yticks([y for y, _ in labels], [escape(name) for _, name in labels], fontsize=8)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(shown) - 0.4, -2.2)
+    axes.set_ylim(len(drawn) - 0.4, -2.2)
     axes.set_xlim(0, iterations)
     axes.set_xlabel("iteration (dashed: rungs)")
     figure.subplots_adjust(left=0.3, right=0.97, bottom=0.85 / height, top=top)

@@ -47,11 +47,11 @@ def render_table(
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
-    shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
+    rows = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
     every_failed = bool(ranked) and all(r.rank is None and r.faults for r in ranked)
-    lines = [] if every_failed else _lines(shown, width)
-    if len(shown) < len(ranked):
-        lines.append(f"{len(ranked) - len(shown)} more in results.csv")
+    lines = [] if every_failed else _lines(rows, width)
+    if len(rows) < len(ranked):
+        lines.append(f"{len(ranked) - len(rows)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
         warning = nothing_learnt(ranked, folder=folder)
@@ -62,7 +62,7 @@ def render_table(
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
     text = visible("\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n")
-    if bold and lines and shown[0].rank is not None:
+    if bold and lines and rows[0].rank is not None:
         text = text.replace(visible(lines[2]), f"{BOLD}{visible(lines[2])}{PLAIN}", 1)
     return text
 

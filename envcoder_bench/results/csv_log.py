@@ -64,15 +64,16 @@ class CsvLog:
         expected = cls._header().encode()
         header, *rows_before = _lines(path) if Path(path).is_file() else [b""]
         if header != expected and not (expected.startswith(header) and not rows_before):
-            shown = header.decode("utf-8", "replace").strip()[:80]
-            raise ValueError(f"{path} is damaged: its first line must be {expected.decode().strip()}, not {shown!r}")
+            first_line = header.decode("utf-8", "replace").strip()[:80]
+            right = expected.decode().strip()
+            raise ValueError(f"{path} is damaged: its first line must be {right}, not {first_line!r}")
         kept = []
         for row in rows_before:
             key = cls._key(row)
             if key is None:
                 continue
             last = iteration.get(key[1:], 0) if isinstance(iteration, Mapping) else iteration
-            if 0 < key[0] <= last or key[1:] in whole:  # at iteration 0 only what is whole was evaluated
+            if 0 < key[0] <= last or key[1:] in whole:  # only whole groups were evaluated at iteration 0
                 kept.append(row)
         total = sum(map(_digest, kept))
         if rows == len(kept) and digest not in (None, total):

@@ -25,10 +25,10 @@ from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
 from envcoder_bench.tasks.base import UNTRAINED
 
-LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
-MOST_LOST = 0.75  # or, below untrained policies, of their fitness above its least value, which may be little
-LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
-RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
+LEAST_FALL = 0.1  # share of the difference between the best and the worst mean fitness in the run
+MOST_LOST = 0.75  # share of the untrained policies' fitness above its least value: their fitness may be small
+LEAST_RISE = 0.1  # share of the difference between a seed's greatest and least return
+RANKED_SEEDS = 3  # three policies are all below three others by chance in 5 % of cases (Mann and Whitney, 1947)
 PEAK = "fitness fell from {before} to {after} while the return rose"
 BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
 HALF_STEP = "with half the physics step"
@@ -36,7 +36,7 @@ COARSE = HALF_STEP + " its fitness is {after}, not {before}"
 
 
 class _Fall(NamedTuple):
-    """A sign to be tested: fitness before and after, by seed, and whether the return is as the sign needs it."""
+    """A fall of the fitness: before and after, by seed, and whether the return rose enough for it to be a sign."""
 
     before: dict[int, float]
     after: dict[int, float]
@@ -60,11 +60,11 @@ def hacked(
     Args:
         rows: of all candidates, and of the untrained policy.
         points: the evaluations in the course of the training.
-        short_points: whether all of them but the last are of shorter episodes, so that the last is no part of a course.
+        short_points: whether all of them but the last are of shorter episodes, so that the last cannot be compared.
         bounds: the least and the greatest fitness of an episode.
-        other_actions: candidates whose actions are not those of the untrained policy, with which none is compared.
+        other_actions: candidates that are not compared with the untrained policy, because they act in another way.
     """
-    # trainings to the end, by candidate and seed: their fitness, and its course
+    # whole trainings by candidate and seed: the final row, and the course of the evaluations
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
         if row.measured and not row.stopped_at:
@@ -76,10 +76,10 @@ def hacked(
     untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
     means = [fmean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
-    # before anything is learnt, policies that begin to move do less of the task than the untrained one
+    # at first a policy that begins to move scores less than the untrained one, which is not a hack
     start = fmean(untrained.values()) if untrained else min(means, default=0.0)
     learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
-    # the signs of all candidates, and how sure each is
+    # the signs of all candidates
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
         if name != UNTRAINED and len(by_seed) > 1:
@@ -87,7 +87,7 @@ def hacked(
             for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
                 if learnt or kind == COARSE:
                     signs[kind][name] = sign
-    # a sign counts if it is sure, and if the fall is one that matters
+    # a sign counts if its p-value is small and its fall large
     reasons: dict[str, list[str]] = {}
     for kind, by_name in signs.items():
         changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}
@@ -110,21 +110,23 @@ def _signs(
 ) -> dict[str, _Fall]:
     """Return the signs of a candidate that can be measured; a rise of the fitness below ``least`` is none."""
     signs: dict[str, _Fall] = {}
-    half = {seed: row.half_step_fitness for seed, row in final.items() if np.isfinite(row.half_step_fitness)}
-    if half:
-        signs[COARSE] = _Fall({seed: final[seed].fitness for seed in half}, half)
-    # fitness and return (evaluations, seeds)
-    common = set.intersection(*({p.iteration for p in points} for points in course.values())) if course else set()
-    kept = sorted(common)[: -1 if short_points else None]
-    if len(kept) < 2 or len(course) < 2:
-        return signs
+    at_half_step = {seed: row.half_step_fitness for seed, row in final.items() if np.isfinite(row.half_step_fitness)}
+    if at_half_step:
+        signs[COARSE] = _Fall({seed: final[seed].fitness for seed in at_half_step}, at_half_step)
+    # arrays of fitness and return, (evaluations, seeds), at the iterations that all seeds have
     seeds = list(course)
     values = {seed: {p.iteration: (p.fitness, p.shaped_return) for p in course[seed]} for seed in seeds}
-    table = np.array([[values[seed][iteration] for seed in seeds] for iteration in kept])
+    common = set.intersection(*map(set, values.values())) if values else set()
+    iterations = sorted(common)
+    if short_points:
+        iterations = iterations[:-1]
+    if len(iterations) < 2 or len(seeds) < 2:
+        return signs
+    table = np.array([[values[seed][iteration] for seed in seeds] for iteration in iterations])
     fitness, returns = table[..., 0], table[..., 1]
     if not np.isfinite(table).all():
         return signs
-    # from the peak, which the other seeds choose
+    # the fall since the peak, which the other seeds choose
     others = (fitness.sum(axis=1, keepdims=True) - fitness)[:-1]
     columns = np.arange(len(seeds))
     peak = others.argmax(axis=0)

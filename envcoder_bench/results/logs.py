@@ -26,7 +26,7 @@ CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.c
 STEP_FITNESS = "step_fitness.csv"
 TENSORBOARD = "tensorboard"
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-_NUMBERS = ("fitness", "episode_length", "shaped_return")  # of a point
+_NUMBERS = ("fitness", "episode_length", "shaped_return")  # a point's
 
 
 # learning curves

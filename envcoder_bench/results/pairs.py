@@ -99,10 +99,10 @@ class Pairs:
 
     def named(self, first: str, second: str) -> Pair:
         """Return ``of`` two names that somebody typed. Raises UserError with near matches for an unknown one."""
-        known = [*self.names, *self.missing]
+        names = [*self.names, *self.missing]
         for name in (first, second):
-            if name not in known:
-                raise UserError(f"no candidate '{name}'{near_matches(name, known)}; there are {', '.join(known)}")
+            if name not in names:
+                raise UserError(f"no candidate '{name}'{near_matches(name, names)}; there are {', '.join(names)}")
         if first == second:
             raise UserError(f"{first} is given twice: give two candidates")
         return self.of(first, second)
@@ -144,8 +144,8 @@ class _Family:
 
     def __init__(self, p_values: Sequence[float], looks: int = 1) -> None:
         self.next_level = look_level(looks + 1)
-        known = np.array(p_values, dtype=float)
-        self._sorted = np.sort(known[np.isfinite(known)])
+        values = np.array(p_values, dtype=float)
+        self._sorted = np.sort(values[np.isfinite(values)])
         self._corrected = np.array(corrected(self._sorted, looks))
         self.tests = len(self._sorted)
 
@@ -153,8 +153,8 @@ class _Family:
         """Return Holm's factor of one of the p-values, and the corrected one."""
         if math.isnan(p):
             return 1, NAN
-        place = int(np.searchsorted(self._sorted, p))
-        return max(self.tests - place, 1), float(self._corrected[place])
+        position = int(np.searchsorted(self._sorted, p))
+        return max(self.tests - position, 1), float(self._corrected[position])
 
 
 def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) -> int | None:

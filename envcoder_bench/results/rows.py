@@ -21,7 +21,7 @@ RUNNING = "running"
 FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
 SKIPPED = "skipped"  # it defines none of the requested functions
-STOPPED = "stopped"  # in a race
+STOPPED = "stopped"  # a race stopped it
 STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED, STOPPED)
 
 NAN = math.nan
@@ -133,8 +133,8 @@ def _result(header: Sequence[str], row: Sequence[str], where: str) -> Result:
         cells = dict(zip(header, row))
         data = cells.pop("fault", "")
         fault = read_fault(parse_json(data) if data else cells.get("error"))
-        known = {name: _cell(_TYPES[name], text) for name, text in cells.items() if name in _TYPES}
-        return Result(**known, fault=fault)
+        values = {name: _cell(_TYPES[name], text) for name, text in cells.items() if name in _TYPES}
+        return Result(**values, fault=fault)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 

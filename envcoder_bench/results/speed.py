@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-SHARE = 0.9  # of what is learnt: the fitness whose env-steps are compared
+SHARE = 0.9  # env-steps are compared at this share of what is learnt
 
 
 def target_fitness(before: float, fitness: float) -> float:

@@ -32,7 +32,7 @@ LEAST_SPREAD = 0.1  # variance, as a share of the large ones, of candidates that
 ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
 SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
 UNLIKE = 3  # other candidates that may be unlike the rest in what their seeds have not shown
-MOST_COMPARED = 200  # best candidates among which the probability of being the best is divided
+MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 # distributions of the candidates' fitness: weight of a wide one, in candidates; the others count one each
 CONCENTRATIONS = (math.inf, 20.0, 5.0, 1.0)
 ALL_EQUAL = 1.0  # odds of equal candidates against each of them, before anything is observed
@@ -183,6 +183,7 @@ class FitnessModel:
             self._total_episodes = np.isfinite(self._episodes).sum(axis=(1, 2))
         else:
             self._total_episodes = self._count * episodes
+        self._known_posteriors: dict[bytes, tuple[np.ndarray, _Posteriors]] = {}
         # two more episodes, one at each bound, so that no success of n is not taken for none ever
         self._inner = (self._total_episodes * self._mean + 1) / (self._total_episodes + 2)
         self._scale = self._inner * (1 - self._inner) if self._bounded else np.ones(len(self.names))
@@ -316,6 +317,12 @@ class FitnessModel:
 
     def _posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, _Posteriors]:
         """Return the best of some candidates, by index, and their posteriors; none without a spread of seeds."""
+        key = which.tobytes()
+        if key not in self._known_posteriors:
+            self._known_posteriors[key] = self._new_posteriors_of(which)
+        return self._known_posteriors[key]
+
+    def _new_posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, _Posteriors]:
         nothing = np.empty(0, dtype=int), _Posteriors(np.empty(0), np.empty(0), ())
         best = np.flatnonzero(which)
         best = best[np.argsort(-self._mean[best], kind="stable")][:MOST_COMPARED]
@@ -462,7 +469,9 @@ class FitnessModel:
         """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
         if not self._bounded:
             return np.zeros((2, len(self.names)))
-        return np.stack((self._mean, 1.0 - self._mean)) * self._unseen_share
+        # seeds that differ as much as they can have shown what there is
+        hidden = np.maximum(1.0 - _variances(self._deviations), 0.0)
+        return np.stack((self._mean, 1.0 - self._mean)) * self._unseen_share * hidden
 
     def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""

@@ -22,10 +22,10 @@ from envcoder_bench.tasks.sim_task import covers
 from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.registry import trainer_class
 
-BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
+BASE_TRAIN = "cfg/train/PPO.yaml"  # the base of every task's PPO config
 _MIXED = "params.config.mixed_precision"
 _TRAINER = "train.params.algo.name"
-_SUCH = "learning_iterations=100 or train.params.config.gamma=0.99"
+_EXAMPLES = "learning_iterations=100 or train.params.config.gamma=0.99"
 Tree = Mapping[str, Any]
 
 
@@ -186,7 +186,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 keys.update(dict.fromkeys(f"train.{name}" for name in trainer_keys(train)))
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
                 keys.update(dict.fromkeys(f"task.{name}" for name in used))
-                hint = near_matches(key, keys) or f" (keys are such as {_SUCH})"
+                hint = near_matches(key, keys) or f" (keys are such as {_EXAMPLES})"
                 raise UserError(f"unknown key '{key}'{hint}; the keys are those of {_files(spec)}")
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)

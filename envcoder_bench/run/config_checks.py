@@ -17,7 +17,7 @@ from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
-_MAPPINGS = (  # of cfg/train
+_MAPPINGS = (  # keys of cfg/train
     "params", "params.algo", "params.config", "params.config.reward_shaper", "params.model", "params.network",
     "params.network.mlp", "params.network.space", "params.network.space.continuous",
 )  # fmt: skip

@@ -173,12 +173,12 @@ def _plan(
     saved = Checkpoint(done, seconds=summary["seconds"], jobs=jobs)  # its waves are counted anew
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     # the config of the larger run
-    listed = [*sources, *new]
-    larger = {**cfg.plain(), **more, "candidates": [source.listed() for source in listed]}
+    candidates = [*sources, *new]
+    larger = {**cfg.plain(), **more, "candidates": [source.entry() for source in candidates]}
     parts = [f"candidates {', '.join(source.name for source in new)}"] if new else []
     parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
     several = cfg.seeds == 1 and "seeds" in more
-    return Extension(to_yaml(larger), more, listed, new, saved, list(done), several, states, "; ".join(parts))
+    return Extension(to_yaml(larger), more, candidates, new, saved, list(done), several, states, "; ".join(parts))
 
 
 def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) -> list[Result]:
@@ -254,7 +254,7 @@ def _begin(run: RunFolder, extension: Extension) -> None:
         job, training = load_job(source)
         run.write(target, pack_job(job.groups, {**training, "seconds": 0.0}, {}))  # they are in summary.json
     run.write_checkpoint(replace(extension.saved, results=extension.done))
-    run.summary.unlink()  # with this checkpoint and the old config, --resume makes the run complete again
+    run.summary.unlink()  # --resume makes the run complete again, from this checkpoint and the old config
     record = run.provenance
     record.before.append(record.config)
     record.config = extension.config

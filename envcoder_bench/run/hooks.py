@@ -25,7 +25,7 @@ class StopRequest:
         self.by: int | str | None = None
         self._signals = signals
         self._handlers: dict[signal.Signals, Any] = {}  # those outside the block
-        self._depth = 0  # of blocks in the main thread, one within another
+        self._depth = 0  # nested blocks in the main thread
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():

@@ -292,7 +292,7 @@ def override_word(key: str, value: Any) -> str:
     if isinstance(value, (str, Path)):
         return quoted(str(value))
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{override_word(key, one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{override_word(key, item)}" for name, item in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ",".join(override_word(key, one) for one in value) + "]"
+        return "[" + ",".join(override_word(key, item) for item in value) + "]"
     raise UserError(f"{key} must be a number, a text, a list or a mapping, got {type(value).__name__} {value!r}")

@@ -73,7 +73,8 @@ def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
     # keys that are used, that are known to have no effect, and others
     used, ignored = task.config_keys, task.ignored_keys
     values = {key: value for key, value in leaves.items() if covers(used, key) and key != "name"}
-    without = [key for key in ignored if any(covers((key,), one) for one in leaves) and not covers(tuple(values), key)]
+    without = [key for key in ignored if any(covers((key,), leaf) for leaf in leaves)]
+    without = [key for key in without if not covers(tuple(values), key)]
     for key in leaves:
         if not covers(used + ignored, key):
             raise _unknown("--task_config", file, key, leaves[key], used + ignored)
@@ -109,11 +110,12 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
         if key == _MIXED:
             without.append(f"{key} (everything is float32)")
             continue
-        listed = [name for name in _NO_EFFECT if covers((name,), key)]
-        if listed and plain(select(defaults, key)) == value:
+        without_effect = [name for name in _NO_EFFECT if covers((name,), key)]
+        if without_effect and plain(select(defaults, key)) == value:
             continue  # a copy of the shipped file
-        if listed:
-            without.append(listed[0] + (f" ({_NO_EFFECT[listed[0]]})" if _NO_EFFECT[listed[0]] else ""))
+        if without_effect:
+            name, reason = without_effect[0], _NO_EFFECT[without_effect[0]]
+            without.append(f"{name} ({reason})" if reason else name)
         elif key in keys:
             values[key] = value
         else:

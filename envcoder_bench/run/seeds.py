@@ -23,7 +23,7 @@ PPO = "a2c_continuous"
 # environments). 64 x 256 and 1,000 x 256 are of an H200, the others of an H100 80GB: the newest records of the two
 # cards differ by less than 10 % where both have one.
 RATES = {1024: 602_071, 4096: 1_775_634, 16_384: 3_246_981, 64_000: 4_326_733, 256_000: 4_703_339}
-MULTIPROCESSORS = 132  # of both
+MULTIPROCESSORS = 132  # both GPUs have so many
 
 
 class Load(NamedTuple):
@@ -88,7 +88,7 @@ def settle_seeds(
     most, why = most_seeds(cfg, shared_total), _why_one(cfg, shared_total)
     if why:
         return 1, _sentence(1, f" {why}")
-    # as many as take less than SLOWER times as long as one
+    # the most seeds that take less than SLOWER times as long as one
     loads = {count: load(count) for count in range(1, most + 1)}
     if not loads[1].groups:
         return 1, ""
@@ -97,12 +97,12 @@ def settle_seeds(
     chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
     # why, in a sentence
     reasons = []
-    shown = chosen if chosen > 1 else min(2, most)
-    if math.isfinite(times[shown]):
-        groups = loads[shown].groups
-        verb = "would take" if shown > chosen else "takes" if groups == 1 else "take"
+    timed = chosen if chosen > 1 else min(2, most)
+    if math.isfinite(times[timed]):
+        groups = loads[timed].groups
+        verb = "would take" if timed > chosen else "takes" if groups == 1 else "take"
         what = f"{counted(groups, 'group')} of {counted(num_envs, 'environment')}{' on each device' * (devices > 1)}"
-        reasons.append(f"{what} {verb} {times[shown]:.2f} times as long an iteration as {loads[1].groups:,}")
+        reasons.append(f"{what} {verb} {times[timed]:.2f} times as long an iteration as {loads[1].groups:,}")
     if math.isinf(times.get(chosen + 1, 0.0)):
         waves = f"{counted(loads[chosen + 1].waves, 'wave')}{' on a device' * (devices > 1)}"
         reasons.append(f"{chosen + 1} seeds need {waves} instead of {loads[1].waves}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # they import torch, which --help does not need
 
 FILE = "cfg/config.yaml"
 AUTO = "auto"
-PARAMS = "train.params."  # of which a trainer gets the keys
+PARAMS = "train.params."  # prefix of a trainer's keys
 
 
 class CandidateSource(NamedTuple):
@@ -49,8 +49,8 @@ class CandidateSource(NamedTuple):
     overrides: Mapping[str, float] = Settings({})
     variant: "Variant | None" = None
 
-    def listed(self) -> dict[str, Any]:
-        """Return its entry in the config.yaml of a run."""
+    def entry(self) -> dict[str, Any]:
+        """Return the candidate's entry in a run's config.yaml."""
         entry = {"name": self.name, "file": self.file}
         return {**entry, "overrides": plain(self.overrides)} if self.overrides else entry
 

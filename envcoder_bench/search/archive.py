@@ -101,8 +101,8 @@ class Attempt:
         every = {**self.by_seed, **by_seed}
         if not every:
             return self
-        one = self.over_episodes if len(every) == 1 else None
-        return replace(self, by_seed=every, fitness=math.fsum(every.values()) / len(every), over_episodes=one)
+        over_episodes = self.over_episodes if len(every) == 1 else None
+        return replace(self, by_seed=every, fitness=math.fsum(every.values()) / len(every), over_episodes=over_episodes)
 
     @property
     def outcome(self) -> str:
@@ -128,7 +128,7 @@ class Archive:
         untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="strings")  # of archive.json
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="strings")  # archive.json
 
     attempts: list[Attempt] = field(default_factory=list)
     baselines: dict[str, Attempt] = field(default_factory=dict)

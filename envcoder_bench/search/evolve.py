@@ -31,10 +31,10 @@ ELITE = 0.25  # share of a round whose parent is the best so far
 TAKEN = 0.4  # share of proposals with a function of another candidate
 NEW_TERM = 0.1  # share of proposals whose reward gets a new term
 OF_TERM = 0.5  # share of changes that scale a whole term of the reward, where effects of terms were measured
-MEASURED_WAY = 0.8  # of these, share in the direction in which fitness rose
+MEASURED_WAY = 0.8  # share of these in the direction in which fitness rose
 MORE = 0.5  # probability of one more change, up to MAX_CHANGES
 MAX_CHANGES = 4
-TRIES = 200  # to find a proposal that is not in the archive
+TRIES = 200  # attempts to make a proposal that is not in the archive
 
 Change = tuple[Source, str] | None  # the changed source and a description; None if the operation does not apply
 
@@ -250,7 +250,7 @@ def scale_number(source: Source, types: Iterable[str], rng: Random) -> Change:
         return None
     name = rng.choice([*shapers, *[REWARD] * (REWARD in shapers)])
     result = _result(source, name)
-    # of an action function, the result is a number like those in it
+    # the result of an action function is a number like those in it
     if name in ACTION_TYPES and result is not None and rng.random() < 0.5:
         factor = _factor(rng)
         start, end = source.span(result)
@@ -346,7 +346,8 @@ def take_function(source: Source, donor: Source, donor_name: str, types: Iterabl
     """Take a function of the donor, with the helpers and constants that it uses."""
 
     def dumps(of: Source) -> dict[str, list[str]]:
-        return {name: [ast.dump(of.definitions[one]) for one in all_] for name, all_ in of.shapers(types).items()}
+        names = of.shapers(types)
+        return {shaper: [ast.dump(of.definitions[name]) for name in needed] for shaper, needed in names.items()}
 
     before, donated = dumps(source), donor.shapers(types)
     names = [name for name, dump in dumps(donor).items() if before.get(name) != dump]
@@ -367,14 +368,14 @@ def take_function(source: Source, donor: Source, donor_name: str, types: Iterabl
 SIZES = {"m": 0.3, "rad": 0.5, "m/s": 1.0, "rad/s": 3.0, "N": 50.0, "N m": 10.0}
 # keys with these words are constant: only distances from them vary
 REFERENCES = re.compile(r"(?:^|_)(?:initial|init|default|basis|inv|gravity)_")
-ROTATION = re.compile(r"quat|rot|orient", re.IGNORECASE)  # in the key or the meaning of a quaternion
+ROTATION = re.compile(r"quat|rot|orient", re.IGNORECASE)  # the key or the meaning of a quaternion has one of these
 RIGID_UNIT = "m, -, m/s, rad/s"  # position 3, quaternion xyzw 4, linear and angular velocity 3 each
 UTILS = ("quat_axis", "quat_diff_rad", "quat_rotate_inverse")
-RESULTS = ("reward_buf", "reward_terms", "obs_buf", "critic_buf", "score")  # of a task's terms, and its fitness
+RESULTS = ("reward_buf", "reward_terms", "obs_buf", "critic_buf", "score")  # results of a task's terms, and its fitness
 # terms of a number {x} of size {s}, and of a vector of such numbers
 SCALARS = ("{x} / {s}", "-{x} / {s}", "-(({x} / {s}) ** 2)", "torch.exp(-(({x} / {s}) ** 2))", "torch.tanh({x} / {s})")
 VECTORS = ("-torch.mean(({x} / {s}) ** 2, dim=-1)", "torch.exp(-torch.mean(({x} / {s}) ** 2, dim=-1))")
-# of every task: being alive, and the size of the actions, whose number of columns is the candidate's
+# every task has these: being alive, and the size of the actions, whose number of columns is the candidate's
 COMMON = (
     ("alive", "torch.ones_like({progress_buf}).float()", "1.0 * {x}"),
     ("actions", "{actions}", VECTORS[0].replace("{s}", "1.0")),
@@ -455,10 +456,10 @@ def quantities(state: Mapping[str, Key]) -> list[Quantity]:
     floats = {key: spec for key, spec in floats.items() if key not in RESULTS and "wxyz" not in spec.meaning}
     specs = {key: _resolved(spec, state) for key, spec in floats.items()}
     all_quantities = [q for key, spec in specs.items() if not REFERENCES.search(key) for q in _of_key(key, spec)]
-    for (a, one), (b, other) in combinations(specs.items(), 2):
+    for (a, spec), (b, other) in combinations(specs.items(), 2):
         constant = REFERENCES.search(a) and REFERENCES.search(b)
-        if one.shape == other.shape and one.unit == other.unit != "" and len(one.shape) < 2 and not constant:
-            all_quantities.append(_apart(a, b, one))
+        if spec.shape == other.shape and spec.unit == other.unit != "" and len(spec.shape) < 2 and not constant:
+            all_quantities.append(_apart(a, b, spec))
     return all_quantities
 
 

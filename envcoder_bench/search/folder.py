@@ -63,7 +63,7 @@ def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, 118, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
-_ROUND = TypeAdapter(Round)  # of round.json
+_ROUND = TypeAdapter(Round)  # round.json
 
 
 class SearchFolder:

@@ -15,12 +15,12 @@ from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES, Task
 from mujoco_batches.process import usable_cpus
 
-CHARS_PER_TOKEN = 4.0, 2.5  # of English and code: mostly, and at least
-REPLY_TOKENS = 500  # of a candidate without hidden reasoning
+CHARS_PER_TOKEN = 4.0, 2.5  # English and code: usual, and least
+REPLY_TOKENS = 500  # a candidate without hidden reasoning
 PHYSICS_STEPS = 20
-PHYSICS_SHARE = 0.9, 0.25  # of the time of training, without the learner's
-EPISODES = 0.1, 1.0  # of the full length
-FLOPS_PER_CORE = 2e10, 2e9  # of the learner: 32-bit, small matrices
+PHYSICS_SHARE = 0.9, 0.25  # share of the time of training, without the learner's
+EPISODES = 0.1, 1.0  # share of the full length
+FLOPS_PER_CORE = 2e10, 2e9  # the learner's: 32-bit, small matrices
 GPU_STEPS = 4e6, 3e5  # env-steps/s: one H100 with hundreds of candidates, or with few
 
 
@@ -70,7 +70,7 @@ def time_line(cfg: RunConfig, settings: SearchSettings, probe: Task | None, devi
         return f"{size}, {_span(low, high)} of training (at {GPU_STEPS[1]:,.0f} to {GPU_STEPS[0]:,.0f} env-steps/s)"
     if probe is None:
         return size
-    # on a CPU both the physics and the learner take time, and the physics is measured here
+    # CPU: both the physics and the learner take time, and the physics is measured here
     flops, speed, cores = learner_flops(cfg, probe), physics_speed(probe), usable_cpus()
     played = evaluation_steps(cfg, settings, probe)
     low, high = (

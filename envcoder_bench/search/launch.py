@@ -82,7 +82,7 @@ def start(
         settings,
         [*words, UNTRUSTED],
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
-        {one.name: one.source for one in read_candidates(task_spec.name, candidates)} if candidates else {},
+        {source.name: source.source for source in read_candidates(task_spec.name, candidates)} if candidates else {},
     )
     # the rounds' runs are checked as any run, before a model is asked
     try:

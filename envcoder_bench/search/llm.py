@@ -78,8 +78,8 @@ class LLMProposer:
         self._provider, self._transcript, self._budget = provider, transcript, budget
         self._prompts, self._settings, self._starts = prompts, settings, dict(starts or {})
         self.usage = Usage()
-        self._repairs = 0  # of this round so far
-        self._sources: dict[str, str] = {}  # of this round
+        self._repairs = 0  # this round's, so far
+        self._sources: dict[str, str] = {}  # this round's
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Sample candidates from one prompt; fewer if the budget does not allow all.

@@ -129,7 +129,7 @@ def _facts_table(archive: Archive, facts: SearchFacts) -> Markup:
     done, planned, usage = _rounds_done(archive), facts.rounds_planned, facts.usage.values()
     failed, count = sum(a.fitness is None for a in archive.attempts), len(archive.attempts)
     lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
-    shown = {
+    facts_by_title = {
         "task description": facts.task_description,
         "fitness": facts.fitness_meaning,
         "functions": ", ".join(facts.shaper_types or ()) or "all",
@@ -140,7 +140,8 @@ def _facts_table(archive: Archive, facts: SearchFacts) -> Markup:
         "cost": _cost([used.cost for used in usage]) if usage else None,
         "ended early": without_folders(facts.stopped),
     }
-    return parts().table(["", ""], [(name, str(value)) for name, value in shown.items() if value], ["name", ""])
+    rows = [(title, str(value)) for title, value in facts_by_title.items() if value]
+    return parts().table(["", ""], rows, ["name", ""])
 
 
 def _final(rows: Sequence[Ranked], best: Attempt | None) -> Markup:
@@ -159,9 +160,9 @@ def _final(rows: Sequence[Ranked], best: Attempt | None) -> Markup:
 def _winner(archive: Archive, best: Attempt) -> Markup:
     digits, parent = _digits(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    shown = None if parent is None else changes(parent.source, best.source)
+    differences = None if parent is None else changes(parent.source, best.source)
     name = None if parent is None else parent.name
-    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, shown)
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, differences)
 
 
 def _rounds(archive: Archive, usage: Mapping[int, Usage]) -> Markup:
@@ -207,7 +208,7 @@ def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, s
         return {}
     merit, seeds = archive.merits().get(best.name), counted(len(best.by_seed), "seed")
     fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {facts.fitness_meaning}"
-    shown = {
+    facts_by_title = {
         "task": facts.task or "unknown",
         "candidate": f"{best.name} of the search {search}, written in round {best.round}",
         "origin": without_folders(best.origin),
@@ -215,7 +216,7 @@ def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, s
         "score": "" if merit is None else f"{number(merit.score, 3, '+')}, above the baseline {archive.reference}",
         "final evaluation": without_folders(facts.final_note),
     }
-    return {title: visible(text) for title, text in shown.items() if text}
+    return {title: visible(text) for title, text in facts_by_title.items() if text}
 
 
 # parts that the report shares with the page of a run

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Value = Callable[[Attempt, int], float | None]  # value of an attempt or baseline in a round
 
-ROUNDS_WITH_FAILED = 12  # with more rounds the numbers of failed candidates would overlap
+ROUNDS_WITH_FAILED = 12  # the numbers of failed candidates of more rounds would overlap
 SPAN = 0.56  # share of a round's width for its candidates
 DOT, BEST = COLOURS[5], COLOURS[0]
 WIDTH, HEIGHTS = 10.0, {1: 5.4, 2: 8.2}  # inches, by the number of panels
@@ -56,7 +56,7 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
     figure, every, top = new_figure(WIDTH, height, title, f"fitness: {visible(fitness_meaning)}", len(panels))
-    gap = GAP * len(panels) / (height * top - BOTTOM - GAP * (len(panels) - 1))  # of a panel's height
+    gap = GAP * len(panels) / (height * top - BOTTOM - GAP * (len(panels) - 1))  # share of a panel's height
     figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=BOTTOM / height, top=top, hspace=gap)
     if not rounds:
         show_message(every[0], "no round is finished yet")
@@ -95,7 +95,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
         labels += [(y, best.name, BEST, True) for y in _steps(axes, line, color=BEST, linewidth=2.0, zorder=3)[-1:]]
     low, high = min(values, default=0.0), max(values, default=1.0)
     margin = 0.06 * (max(high - low, 0.1 * abs(high)) or 1e-3)
-    # from 0 where this wastes less than half of the panel
+    # axes begin at 0 where this wastes less than half of the panel
     axes.set_ylim(0.0 if 0 < low < high / 2 else low - margin, high + margin)
     axes.set_xlim(0.5, rounds + 0.5)
     if not values:

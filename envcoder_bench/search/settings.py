@@ -11,7 +11,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Count, Expected, Keys, Number, as_tuple, fields, key
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 
-# of a resumed search: settings that may be raised, and arguments and settings that may be replaced
+# a resumed search takes higher limits, and other values of these arguments and settings
 LIMITS = ("max_tokens", "max_cost", "num_iters")
 MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 # far above what can be trained; greater ones would keep lists of that length busy for hours

@@ -28,10 +28,10 @@ LEFT_OUT = 0.25  # the factor whose logarithm stands for that of 0
 
 
 def reward_terms(source: Source) -> dict[str, ast.expr]:
-    """Return the expressions of a reward's components by name, where a factor changes reward and component alike.
+    """Return the expressions of a reward's components by name, if a factor changes reward and component alike.
 
-    These are the values of a dict that the reward is computed from, and variables of which dict and reward are made.
-    Components of any other form are left out, as are those that are left out already.
+    A component qualifies as a value in a dict that the reward is computed from, or as a variable that both the dict and
+    the reward use. Components of any other form, and those whose factor is 0, are not returned.
     """
     reward = source.function(REWARD)
     last = reward.body[-1] if reward is not None else None
@@ -49,10 +49,10 @@ def reward_terms(source: Source) -> dict[str, ast.expr]:
     }
     # the dict of components, also behind a name
     total, components = pair.elts
-    is_read = isinstance(components, ast.Name) and loads[components.id] > 1  # by the reward
+    is_read = isinstance(components, ast.Name) and loads[components.id] > 1  # the reward reads it
     if isinstance(components, ast.Name):
         components = assigned.get(components.id, components)
-    # a component counts if the reward is computed from it, and not only shown beside it
+    # keep the components that the reward is computed from; others are only returned beside it
     terms = {}
     for key, value in zip(components.keys, components.values) if isinstance(components, ast.Dict) else ():
         if isinstance(value, ast.Name) and value.id != getattr(total, "id", ""):
@@ -105,7 +105,7 @@ def term_variants(
     means = [point.components for point in best.points if point.iteration == last]
     sizes = {name: sum(abs(x[name][0]) for x in means if name in x) for name in reward_terms(source)}
     terms = sorted(sizes, key=lambda name: -sizes[name])
-    tried = {one.fingerprint() for a in archive.attempts if (one := parsed(a, types)) is not None}
+    tried = {reward.fingerprint() for a in archive.attempts if (reward := parsed(a, types)) is not None}
     # each term once, with different factors, then each with another
     changes = [
         (term, FACTORS[(k + turn) % len(FACTORS)]) for turn in range(len(FACTORS)) for k, term in enumerate(terms)
@@ -114,7 +114,7 @@ def term_variants(
         new = [(term, factor, scaled(source, {term: factor})) for term, factor in changes]
     except UnsupportedCode:
         return []
-    new = [one for one in new if one[2].fingerprint() not in tried][: min(most, count)]
+    new = [change for change in new if change[2].fingerprint() not in tried][: min(most, count)]
     proposals = []
     for k, (term, factor, variant) in enumerate(new, count - len(new)):
         name, what = proposal_name(round, k), f"{best.name}: {Effect(best.name, '', term, factor).what}"

@@ -367,9 +367,9 @@ def equal_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
         truth, fitness = design.draw(rng, candidates, seeds)
         run = model(fitness, design.bounds)
         human, *others = run.names
-        p_values = [run.difference(other, human).p for other in others]
-        marked += any(p < LEVEL for p in corrected(p_values))
-        better += run.difference(others[0], human).low > 1e-12
+        differences = run.differences(human, others)
+        marked += any(p < LEVEL for p in corrected([difference.p for difference in differences]))
+        better += differences[0].high < -1e-12
         covered += [low - 1e-9 <= x <= high + 1e-9 for x, (_, low, high) in zip(truth, map(run.interval, run.names))]
     return {
         "case": name, "blind": design.blind, "candidates": candidates, "seeds": seeds, "runs": runs,
@@ -412,7 +412,7 @@ def extended_family(name: str, candidates: int, runs: int) -> Facts:
         for look, seeds in enumerate(LOOKS, 1):
             run = model(fitness[:, :seeds], design.bounds)
             human, *others = run.names
-            if any(p < LEVEL for p in corrected([run.difference(other, human).p for other in others], look)):
+            if any(p < LEVEL for p in corrected([each.p for each in run.differences(human, others)], look)):
                 marked += 1
                 break
     return {"case": name, "candidates": candidates, "looks": list(LOOKS), "runs": runs, "marked": marked / runs}

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
 DASHES = {UNSHAPED: (6, 4), UNTRAINED: (2, 3)}
-RUN_DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3))  # in a comparison, of the first run and the others
-MOST_POINTS = 200  # of a curve
-MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
+RUN_DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3))  # the runs of a comparison, the first one solid
+MOST_POINTS = 200  # a curve's
+MOST_NUMBERS = 25_000  # a metric's, in the curves of all candidates: a page of hundreds is thinned
 LEAST_POINTS = 50
-MOST_COMPONENTS = 60  # of a candidate
+MOST_COMPONENTS = 60  # a candidate's
 MOST_PAIRED = 40  # rows of which the page has all pairs
 PAIR_SIGNS = {BETTER: "+", WORSE: "-", CANNOT_TELL: ""}
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
@@ -142,8 +142,8 @@ def pairs(ranked: Sequence[Ranked], of: Pairs, folder: str) -> dict[str, Any]:
     """
     rows = [k for k, row in enumerate(ranked) if row.candidate in of.names][:MOST_PAIRED]
     verdicts, texts = [], []
-    for place, k in enumerate(rows):
-        compared = [of.of(ranked[j].candidate, ranked[k].candidate) for j in rows[:place]]
+    for position, k in enumerate(rows):
+        compared = [of.of(ranked[j].candidate, ranked[k].candidate) for j in rows[:position]]
         verdicts.append([PAIR_SIGNS[pair.verdict] for pair in compared])
         texts.append([visible(". ".join(filter(None, (sentence(pair), advice(pair, folder))))) for pair in compared])
     return {"rows": rows, "verdicts": verdicts, "texts": texts}
@@ -200,17 +200,17 @@ def step_fitness(table: pd.DataFrame) -> dict[str, Any] | None:
     for (name, seed), rows in groups:
         # rounds of a search have the same baselines
         last: Any = rows[rows["iteration"] == rows["iteration"].max()].drop_duplicates(["step"], keep="last")
-        # as few bins as a page of so many candidates has room for
+        # a page of many candidates has room for few bins
         every = -(-len(last) * len(groups) // MOST_NUMBERS)
         begin, steps = np.arange(0, len(last), every), np.diff(last["step"].to_numpy(), prepend=0)
         seconds = last["seconds"].to_numpy()[np.append(begin[1:] - 1, len(last) - 1)].tolist()
         if seconds not in times:
             times.append(seconds)
-        one = of.setdefault(visible(name), {"time": times.index(seconds), "fitness": {}, "active": {}})
+        courses = of.setdefault(visible(name), {"time": times.index(seconds), "fitness": {}, "active": {}})
         for column in ("fitness", "active"):
             means = np.add.reduceat(last[column].to_numpy() * steps, begin) / np.add.reduceat(steps, begin)
             if column == "fitness" or means.min() < 1:
-                one[column][str(seed)] = _numbers(float(f"{x:.4g}") for x in means)
+                courses[column][str(seed)] = _numbers(float(f"{x:.4g}") for x in means)
     return {"times": times, "of": of} if of else None
 
 

@@ -90,8 +90,8 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         return None if value is None or math.isnan(value) else Cell(value, text, kind, more)
 
     def ends(low: float, high: float, sign: str = "") -> str:
-        known = not math.isnan(low) and not math.isnan(high)
-        return f"{fixed(low, decimals, sign)} to {fixed(high, decimals, sign)}" if known else ""
+        has_ends = not math.isnan(low) and not math.isnan(high)
+        return f"{fixed(low, decimals, sign)} to {fixed(high, decimals, sign)}" if has_ends else ""
 
     sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
     difference = fixed(row.vs_human, decimals, "+") if math.isfinite(row.vs_human) else ""

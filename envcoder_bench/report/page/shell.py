@@ -28,7 +28,7 @@ from envcoder_bench.shaping.text import definitions
 
 PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent
-MOST_LINES = 3000  # of a source on a page
+MOST_LINES = 3000  # longer sources are cut on a page
 _ASSETS = PACKAGE / "report" / "assets"
 
 
@@ -133,8 +133,8 @@ def code(source: str, faults: Collection[int] = (), coloured: bool = True) -> Ma
     lines = visible(source.rstrip("\n")).split("\n")
     more = len(lines) - MOST_LINES
     lexer = PythonLexer(stripnl=False) if coloured else TextLexer(stripnl=False)
-    shown = _coloured(lines[:MOST_LINES], lexer, linenos="inline", hl_lines=list(faults))
-    return shown + parts().notes([f"{more:,} more lines in the file"] if more > 0 else [])
+    markup = _coloured(lines[:MOST_LINES], lexer, linenos="inline", hl_lines=list(faults))
+    return markup + parts().notes([f"{more:,} more lines in the file"] if more > 0 else [])
 
 
 def difference(lines: Sequence[str]) -> Markup:
@@ -156,7 +156,7 @@ def _coloured(lines: Sequence[str], lexer: Any, **options: Any) -> Markup:
 # differences between two candidates
 
 
-MOST_COMPARED = 1000  # of sources that are compared: the time grows with their square
+MOST_COMPARED = 1000  # lines; the time of a comparison grows with their square
 
 
 def changes(before: str, after: str) -> Markup | None:

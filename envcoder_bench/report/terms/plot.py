@@ -29,7 +29,7 @@ from envcoder_bench.results.speed import SHARE
 from envcoder_bench.shaping.variants import label, short
 
 STYLES = {0.0: ("o", BLACK), 0.5: ("v", COLOURS[0]), 2.0: ("^", COLOURS[1])}
-WITHOUT = ("s", BLACK)  # of a function that is left out
+WITHOUT = ("s", BLACK)  # a function is left out
 STRONG, MILD = 2.2, 1.2  # widths of intervals, where an effect differs from 0 and where not
 MOST_PANELS = 6
 MOST_AT_A_GLANCE = 14  # rows; with more, numbers are above, too
@@ -50,10 +50,10 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
     for term in study.terms:
         by_factor = study.of_term(term)
         offsets = np.linspace(-0.25, 0.25, len(by_factor)) if len(by_factor) > 1 else [0.0]
-        rows.append((term, [(float(dy), one) for dy, one in zip(offsets, by_factor.values())]))
-    rows += [(f"without {one.function}", [(0.0, one)]) for one in functions]
+        rows.append((term, [(float(dy), effect) for dy, effect in zip(offsets, by_factor.values())]))
+    rows += [(f"without {effect.function}", [(0.0, effect)]) for effect in functions]
     height = 2.2 + sum(0.52 if len(effects) > 1 else 0.3 for _, effects in rows) + 0.3
-    has_speed = any(not math.isnan(one.slower) for one in study.effects)
+    has_speed = any(not math.isnan(effect.slower) for effect in study.effects)
     what = "fitness, and of the speed of learning," if has_speed else "fitness"
     subtitle = f"change of {what} by each change of {study.original}"
     title = f"{task}: the terms of {shorten(study.original, 40)}"
@@ -65,7 +65,7 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
         axes.set_yticks(centres, [""] * len(rows))
     panels[0].set_yticks(centres, [escape(shorten(name, NAME_WIDTH + 8)) for name, _ in rows])
     for tick, (_, effects) in zip(panels[0].get_yticklabels(), rows):
-        is_sure = any(one.significant for _, one in effects)
+        is_sure = any(effect.significant for _, effect in effects)
         tick.set_color(BLACK if is_sure else GREY)
         tick.set_fontweight("bold" if is_sure else "normal")
     bottom = 1.05
@@ -194,7 +194,7 @@ def _plot_sweep(study: Study, path: Path, task: str) -> Path:
     width, height = max(3.6 * columns + 0.8, 7.0), 4.6
     title = f"{task}: sweep of {shorten(study.original, 32)}"
     figure, panels, top = new_figure(width, height, title, subtitle, columns=columns)
-    points = [(dict(one.values), one.fitness, one.fitness_ci_low, one.fitness_ci_high) for one in study.effects]
+    points = [(dict(x.values), x.fitness, x.fitness_ci_low, x.fitness_ci_high) for x in study.effects]
     points.append((dict(study.usual), study.fitness, study.fitness_ci_low, study.fitness_ci_high))
     points = [point for point in points if not math.isnan(point[1])]
     if not points:

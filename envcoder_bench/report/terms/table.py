@@ -17,7 +17,7 @@ from envcoder_bench.shaping.variants import FACTORS, label
 
 HEADS = {0.0: "left out", 0.5: "halved", 2.0: "doubled"}
 NAME_WIDTH = 24
-MOST_POINTS = 40  # of a sweep
+MOST_POINTS = 40  # rows of a sweep
 
 
 def render_studies(all_studies: Sequence[Study], width: int = 100, folder: str = "RUN") -> str:
@@ -48,8 +48,9 @@ def study_rows(study: Study) -> list[list[str]]:
 def effect_texts(effects: Sequence[Effect]) -> list[str]:
     """Return the effects as text, with ``!`` where they differ from 0."""
     means = [effect.effect for effect in effects if not math.isnan(effect.effect)]
-    texts = numbers([(one.effect, one.ci_low, one.ci_high) for one in effects], decimal_places(means), "+")
-    return [one.status or (f"{text.rstrip()}!" if one.significant else text) for one, text in zip(effects, texts)]
+    texts = numbers([(effect.effect, effect.ci_low, effect.ci_high) for effect in effects], decimal_places(means), "+")
+    marked = [f"{text.rstrip()}!" if effect.significant else text for effect, text in zip(effects, texts)]
+    return [effect.status or text for effect, text in zip(effects, marked)]
 
 
 def speed_text(effect: Effect) -> str:
@@ -79,21 +80,21 @@ def _term_rows(study: Study) -> list[list[str]]:
     if functions and rows:
         rows.append(["function", "", "left out", "", "", ""])
     header = header if study.terms else ["function", "", "left out", "", "", "steps if left out"]
-    rows += [
-        [shorten(one.function, NAME_WIDTH), "", texts[one.candidate], "", "", speed_text(one)] for one in functions
-    ]
+    for effect in functions:
+        name = shorten(effect.function, NAME_WIDTH)
+        rows.append([name, "", texts[effect.candidate], "", "", speed_text(effect)])
     return [header, *rows]
 
 
 def _sweep_rows(study: Study) -> list[list[str]]:
     names = list(study.usual)
     original = Effect(study.original, study.original, values=study.usual, fitness=study.fitness)
-    ordered = sorted([*study.effects, original], key=lambda one: math.inf if math.isnan(one.fitness) else -one.fitness)
+    ordered = sorted([*study.effects, original], key=lambda x: math.inf if math.isnan(x.fitness) else -x.fitness)
     texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
     texts[study.original] = "the original"
     rows = [
-        [*(f"{one.values.get(name, math.nan):.6g}" for name in names), texts[one.candidate], speed_text(one)]
-        for one in ordered[:MOST_POINTS]
+        [*(f"{effect.values.get(name, math.nan):.6g}" for name in names), texts[effect.candidate], speed_text(effect)]
+        for effect in ordered[:MOST_POINTS]
     ]
     if len(ordered) > MOST_POINTS:
         rows.append([f"{len(ordered) - MOST_POINTS} more in terms.csv", *[""] * (len(names) + 1)])
@@ -106,10 +107,10 @@ def verdicts(study: Study) -> dict[str, list[str]]:
     for effect in study.effects:
         if effect.significant:
             by_verdict.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
-    shown = {effect.term for effect in study.effects if effect.significant}
+    clear = {effect.term for effect in study.effects if effect.significant}
     compared = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)} - {""}
-    unclear = [term for term in study.terms if term in compared - shown]
-    unclear += [one.function for one in study.effects if one.function in compared and not one.significant]
+    unclear = [term for term in study.terms if term in compared - clear]
+    unclear += [effect.function for effect in study.effects if effect.function in compared and not effect.significant]
     if unclear and study.comparisons:
         by_verdict[NO_EFFECT] = unclear
     return by_verdict
@@ -153,9 +154,9 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     if study.comparisons:
         # which changes matter, and how small an effect the runs could have missed
         by_verdict = verdicts(study)
-        for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
+        for word in ("better", "worse") if not study.is_sweep else ():  # a sweep's table says it
             lines += [f"{word}: {', '.join(by_verdict[word])}"] if word in by_verdict else []
-        halves = sorted((one.ci_high - one.ci_low) / 2 for one in study.effects if not math.isnan(one.ci_low))
+        halves = sorted((x.ci_high - x.ci_low) / 2 for x in study.effects if not math.isnan(x.ci_low))
         ends = dict.fromkeys(f"{x:.2g}" for x in (halves[0], halves[-1]))
         least = f"; the intervals reach {' to '.join(ends)} to each side, and hide smaller effects"
         if NO_EFFECT in by_verdict:
@@ -204,7 +205,7 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
         pictures: PNG files by the candidate's name.
     """
     parts, sections = shell.parts(), []
-    for place, study in enumerate(all_studies):
+    for position, study in enumerate(all_studies):
         header, *rows = study_rows(study)
         body = Markup()
         if study.original in pictures:
@@ -212,5 +213,5 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
         body += parts.table(header, rows, [""] * len(header))
         body += parts.notes(study_notes(study, folder))
         what = "Sweep of" if study.is_sweep else "The terms of"
-        sections.append(Section(f"terms-{place}", f"{what} {study.original}", body))
+        sections.append(Section(f"terms-{position}", f"{what} {study.original}", body))
     return sections

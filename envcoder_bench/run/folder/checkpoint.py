@@ -17,7 +17,7 @@ from envcoder_bench.compat.torch_archive import ArchiveError, load_plain
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.rows import Result, result_of
 
-FORMAT = 1  # of run folders
+FORMAT = 1  # version of run folders
 GroupKey = tuple[str, int]  # a candidate's name and a seed
 
 

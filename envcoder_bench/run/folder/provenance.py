@@ -117,7 +117,7 @@ def read_provenance(path: Path) -> Provenance:
         record.before = [str(text) for text in content["before"]]
         record.files = {str(name): list(digests) for name, digests in content.get("files", {}).items()}
         dicts = [*record.software, record.sources, record.fitness]
-        if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
+        if not (isinstance(record.config, str) and all(isinstance(value, dict) for value in dicts)):
             raise ValueError("it is not the record of a run")
         return record
     except OSError as error:
@@ -228,12 +228,12 @@ def load_config(text: str) -> Settings:
     cfg = parse_yaml(text)
     if not isinstance(cfg.get("candidates"), tuple) or not {"task", "train"} <= cfg.keys():
         raise ValueError("it is not the config of a run, or its end is missing")
-    for listed in cfg.candidates:
-        if not isinstance(listed, Settings) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
+    for candidate in cfg.candidates:
+        if not isinstance(candidate, Settings) or not all(isinstance(candidate.get(x), str) for x in ("name", "file")):
             raise ValueError("the end of its list of candidates is missing")
-        fault = name_fault(listed["name"])  # it is the name of a folder
+        fault = name_fault(candidate["name"])  # it is the name of a folder
         if fault:
-            raise ValueError(f"the candidate {listed['name']!r}: {fault}")
+            raise ValueError(f"the candidate {candidate['name']!r}: {fault}")
     return cfg
 
 

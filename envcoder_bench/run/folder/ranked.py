@@ -83,9 +83,9 @@ def looks_at(folder: RunFolder, cfg: RunConfig) -> int:
 
 
 def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
-    """Return the episodes' fitness in the final evaluation; None if there is no record.
+    """Return the fitness of the final evaluation's episodes; None without a record.
 
-    Those of the untrained policy, which are of iteration 0, belong to it.
+    The episodes of the untrained policy, which are recorded at iteration 0, are among them.
     """
     try:
         by_iteration = read_episodes(folder.episodes)
@@ -107,7 +107,7 @@ TERMS = "terms.csv"
 
 
 def variants_in(sources: Sequence[CandidateSource]) -> dict[str, Variant]:
-    """Return what the variants among a run's candidates are, by name."""
+    """Return the variants among a run's candidates by name."""
     return {source.name: source.variant for source in sources if source.variant is not None}
 
 

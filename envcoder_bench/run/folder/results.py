@@ -108,7 +108,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     # the ranking
     ranked = rank_run(folder, cfg, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
-    # logs in the order of one wave, and pictures
+    # sort the logs as a run of one wave writes them, and draw pictures
     if folder.curves.is_file():
         for log in filter(Path.is_file, folder.logs):
             sort_rows(log, _names(sources))

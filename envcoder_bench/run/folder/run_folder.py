@@ -119,7 +119,7 @@ class RunFolder:
             for file, text in texts.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, text)
-            config = to_yaml({**spec.config.plain(), "candidates": [one.listed() for one in spec.sources]})
+            config = to_yaml({**spec.config.plain(), "candidates": [source.entry() for source in spec.sources]})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
             folder.provenance = Provenance.new(config, spec.config.device, digests, spec.task, machines)
             folder.provenance.write(folder.run)
@@ -128,7 +128,7 @@ class RunFolder:
             for written in path.iterdir() if there else [path]:  # leave it empty, as it was
                 shutil.rmtree(written, ignore_errors=True)
             if isinstance(error, OSError):
-                reason = disk_trouble(error, path) or error.strerror  # the folder itself is no file in it
+                reason = disk_trouble(error, path) or error.strerror  # it may be the folder itself
                 raise UserError(f"--output_dir {path} cannot be written: {reason}") from error
             raise
         return folder

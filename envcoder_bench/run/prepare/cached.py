@@ -44,7 +44,7 @@ class CachedCheck:
         checked = self._load(functions, device)
         if checked is not None:
             return replace(shaping, **{**checked, "components": tuple(checked["components"])})
-        on_cpu = None if device == "cpu" else self._load(functions, "cpu")  # as the processes of ahead.py leave it
+        on_cpu = None if device == "cpu" else self._load(functions, "cpu")  # the processes of ahead.py leave it
         cpu_action_dim = None if on_cpu is None else on_cpu["action_dim"]
         with _noticed_warnings() as warned:
             shaping = check(shaping, task.state, task.constants, task, self._trial, cpu_action_dim)
@@ -70,7 +70,7 @@ def _is_pure(functions: Sequence[CandidateFunction]) -> bool:
 
     A program from the jail does not: it may lack components of the text, and its check is part of the jail.
     """
-    return all(one.stateful_line is one.generator_line is one.program is None for one in functions)
+    return all(function.stateful_line is function.generator_line is function.program is None for function in functions)
 
 
 @contextlib.contextmanager
@@ -83,11 +83,11 @@ def _noticed_warnings() -> Iterator[list[warnings.WarningMessage]]:
             yield noticed
     finally:
         noticed += caught
-        always = bool(warnings.filters) and warnings.filters[0][0] == "always"  # as in --check, for each candidate
-        for one in noticed:
-            key = (str(one.message), one.category, one.filename, one.lineno)
+        always = bool(warnings.filters) and warnings.filters[0][0] == "always"  # --check shows it for each candidate
+        for warning in noticed:
+            key = (str(warning.message), warning.category, warning.filename, warning.lineno)
             if always or key not in _shown_warnings:
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
             _shown_warnings.add(key)
 
 

@@ -102,7 +102,7 @@ def prepare_one(spec: RunSpec, source: CandidateSource, seed: int, baselines: Se
     Raises:
         UserError: the candidate has a fault; the message has file, line and remedy.
     """
-    sources = (*(one for one in baselines if one.name != source.name), source)
+    sources = (*(baseline for baseline in baselines if baseline.name != source.name), source)
     spec = replace(spec.changed(seed=seed, seeds=1), sources=sources)
     with ALONE, settings_kept(), user_input(), SlowFiles() as slow:
         context = make_context(spec, slow)
@@ -138,7 +138,7 @@ def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> P
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow, complete=complete)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
-        with user_input():  # of the task's own code and numbers
+        with user_input():  # the task's code and numbers are user input
             probe = probe or build_probe(spec)
         task, unshaped = _snapshot(spec, probe, files, tracer)
         _check_fitness(files, task, unshaped, cfg.seed)
@@ -162,7 +162,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
         files.note_keepers(shaping.functions.values())
         shaping = replace(shaping, stages={**shaping.stages, **fitness_functions(files, seed)})
         traced = context.tracer(shaping, task)
-        files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
+        files.note_called(function for stage, function in shaping.functions.items() if stage not in traced.programs)
     return traced
 
 
@@ -179,7 +179,7 @@ def _groups(
         except CandidateError as error:
             faults[source.name] = error.fault
         else:
-            _warn_if_stateful([one for one in shaping.functions.values() if KINDS[one.type].shaper])
+            _warn_if_stateful([function for function in shaping.functions.values() if KINDS[function.type].shaper])
             context.tracer.tell()
     if checked is not None:
         cfg = checked({source.name: group.widths for source, _, group in first})
@@ -205,10 +205,10 @@ def make_group(source: CandidateSource, checked: Shaping, context: PrepareContex
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
     with of_candidate(source.file):
         judged, again = (load_and_assemble(source, files, seed) for _ in range(2))
-    alone = load_and_assemble(files.baselines[UNSHAPED], files, seed)
+    of_unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     stages = {
         kinds.CANDIDATE: judged.stages,
-        kinds.UNSHAPED: alone.stages,
+        kinds.UNSHAPED: of_unshaped.stages,
         kinds.RUN: fitness_functions(files, seed),
     }
     # the fitness programs of an evaluation were traced with actions of the candidate's width
@@ -243,14 +243,14 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     unshaped = check(unshaped, task.state, task.constants, task)
     files.note_keepers(unshaped.functions.values())
     unshaped = tracer(unshaped, task)
-    files.note_called(one for stage, one in unshaped.functions.items() if stage not in unshaped.programs)
+    files.note_called(function for stage, function in unshaped.functions.items() if stage not in unshaped.programs)
     # one step into an episode, where no quantity is at its initial value
-    called = replace(unshaped, programs={})  # for one step compiling takes longer
+    called = replace(unshaped, programs={})  # compiling takes longer than one step
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)
     env.reset()
     drawn = noise.uniform(seed, 1, Purpose.ACTION, *env.actions.shape, device=env.actions.device)
-    env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
+    env.advance(0.2 * drawn - 0.1)  # zeros would make torques 0, which may be divisors
     warn_of_frozen(task, before)
     if files.fitness is None and task.fitness_meaning:
         with user_input(), task_code(spec.task.folder):
@@ -276,7 +276,7 @@ def _jailed(
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
     untrusted = [source for source in sources if source.name not in BASELINES]
-    texts = [(one.name, one.file, one.source) for one in untrusted]
+    texts = [(source.name, source.file, source.source) for source in untrusted]
     complete, state, width = files.complete, task.state, shaping.action_dim
     reads_dicts = complete is not None
     results = examine(texts, task, state, baseline.source, width, types, cfg.seed, None, sizes, reads_dicts)

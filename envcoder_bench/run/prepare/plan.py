@@ -101,7 +101,9 @@ class MemoryPlanner:
         self._small: Task | None = task
         self._measured: tuple[int, int] | None = None  # bytes of an environment, and of what may be used
         self._sharers = sharers
-        self._is_probe = cfg.sim == "mujoco_cpu" or Can.PROBE_ON_CPU not in spec.task.can  # as build_probe creates it
+        self._is_probe = (
+            cfg.sim == "mujoco_cpu" or Can.PROBE_ON_CPU not in spec.task.can
+        )  # build_probe has the same condition
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self.expect_seeds(seed_count(cfg))
@@ -243,8 +245,8 @@ class MemoryPlanner:
                 return
             name, most, next_most = ordered[-1], widths[ordered[-1]][axis], widths[ordered[-2]][axis]
             others = [group for group in groups if group.name != name]
-            alone = self._needed([group for group in groups if group.name == name]) - self._program
-            cost = needed - self._needed(others) - alone  # of the padding of the others
+            by_itself = self._needed([group for group in groups if group.name == name]) - self._program
+            cost = needed - self._needed(others) - by_itself  # the padding of the others
             if next_most and most >= 2 * next_most and cost > WIDE_SHARE * needed:
                 yield (
                     f"{name} has {most:,} {what} and the next widest candidate {next_most:,}: all are padded to the"

@@ -55,7 +55,8 @@ class RunFiles:
 
     def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
         """Load the files of checked functions again from now on if these store something."""
-        keeping = {(one.file, one.type) for one in functions if one.stateful_line is not None} - self.keeping
+        stateful = [function for function in functions if function.stateful_line is not None]
+        keeping = {(function.file, function.type) for function in stateful} - self.keeping
         self.keeping.update(keeping)
         self._load_again({file for file, _ in keeping})
 

@@ -99,14 +99,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Original:
-    """A candidate, checked, with what is known of its reward's terms."""
+    """A checked candidate, and how its terms make up its reward.
 
-    source: CandidateSource  # with a function for its dict of reward terms
+    Attributes:
+        source: its file; a dict of reward terms is a function in it.
+        functions: the functions that a run takes from it, by their names in the file.
+        how, why: how the terms make up the reward; None, and the reason, if that is not known.
+        state: the keys of the state.
+    """
+
+    source: CandidateSource
     shaping: Shaping
-    functions: Sequence[str]  # that are taken from it, by their names in the file
+    functions: Sequence[str]
     how: Combination | None
-    why: str  # there is none
-    state: frozenset[str] = frozenset()  # the keys of the state
+    why: str
+    state: frozenset[str] = frozenset()
 
     @property
     def terms(self) -> list[str]:
@@ -186,9 +193,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool) -> dict[str, _Original]:
     """Check candidates and find how their terms make up their rewards, if it matters; leave out those with a fault."""
     spec = in_small_simulation(spec)
-    spec = replace(
-        spec, sources=(*baseline_sources(spec.task, spec.config.task), *(one for one in originals if one.name != HUMAN))
-    )
+    others = [original for original in originals if original.name != HUMAN]
+    spec = replace(spec, sources=(*baseline_sources(spec.task, spec.config.task), *others))
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
@@ -277,7 +283,7 @@ def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[C
     """
     source, names = original.source, [*original.functions]
     if source.name == HUMAN and spec.config.baseline == HUMAN:
-        other = next(one for one in baseline_sources(spec.task, spec.config.task) if one.name == UNSHAPED)
+        other = next(x for x in baseline_sources(spec.task, spec.config.task) if x.name == UNSHAPED)
         theirs, types = _functions(spec, other), spec.config.shaper_types
         names = [name for name in names if types is None or ALIASES.get(name, name) in types]
         names = [name for name in names if name in theirs and not _same(source.source, other.source, name)]
@@ -305,7 +311,7 @@ def _same(text: str, other: str, name: str) -> bool:
 # --sweep
 
 
-_Numbers = Mapping[str, float | str]  # of a trainer, see Trainer.group_numbers, by their keys in the run's config
+_Numbers = Mapping[str, float | str]  # Trainer.group_numbers by their keys in the run's config
 
 
 def _trainer_numbers(spec: RunSpec) -> _Numbers:
@@ -365,13 +371,13 @@ def _of_sweep(
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise Unvaried(f"{SWEEP}: {source.file}: {error}{why}") from None
-    for one, other in itertools.combinations(names, 2):
-        if names[one] == names[other]:
+    for first, other in itertools.combinations(names, 2):
+        if names[first] == names[other]:
             raise Unvaried(
-                f"{SWEEP}: {source.file}: {one} and {other} are one number: give all of its values to one name"
+                f"{SWEEP}: {source.file}: {first} and {other} are one number: give all of its values to one name"
             )
     shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
-    # the original's own values; a term's is the factor 1
+    # the original's values, which no variant repeats; a term's is the factor 1
     usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
@@ -379,18 +385,18 @@ def _of_sweep(
         points = [dict(zip(asked.sweep, values)) for values in itertools.product(*asked.sweep.values())]
     else:
         points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
-    # those of the original are left out
-    points = [point for point in points if any(float(value) != usual[name] for name, value in point.items())]
-    # a term is scaled, a number replaced, and the trainer's number is an override
+    points = [point for point in points if {name: float(value) for name, value in point.items()} != usual]
+    # a term is scaled, a number is replaced, and a trainer's number becomes an override
     numbered = [_numbered(source, names, point) for point in points]
-    hows = {source.source: how}
+    combinations = {source.source: how}  # how terms make up the reward, by the text of the file
     if any(is_term for _, is_term in names.values()):
-        hows |= _of_edited(spec, {one.source: one for one in numbered if one.source not in hows})
+        others = {edited.source: edited for edited in numbered if edited.source != source.source}
+        combinations |= _of_edited(spec, others)
     variants = []
     for point, edited in zip(points, numbered):
         values = {name: float(value) for name, value in point.items()}
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
-        text = _text(edited, texts.with_factors, hows[edited.source], factors) if factors else edited.source
+        text = _text(edited, texts.with_factors, combinations[edited.source], factors) if factors else edited.source
         title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
         variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(what.trainer_numbers)))
@@ -412,16 +418,16 @@ def _of_edited(spec: RunSpec, edited: Mapping[str, CandidateSource]) -> dict[str
 
     Raises UserError if one of them is not divided.
     """
-    hows: dict[str, Combination] = {}
+    combinations: dict[str, Combination] = {}
     for text, source in edited.items():
-        how, why = (one := _examined(spec, [source], divides=True)[source.name]).how, one.why
-        if how is None:
+        examined = _examined(spec, [source], divides=True)[source.name]
+        if examined.how is None:
             raise Unvaried(
-                f"{SWEEP}: {source.file}: the {REWARD} of {source.name} {why}; sweep its numbers and its terms in"
-                " two runs"
+                f"{SWEEP}: {source.file}: the {REWARD} of {source.name} {examined.why}; sweep its numbers and its terms"
+                " in two runs"
             )
-        hows[text] = how
-    return hows
+        combinations[text] = examined.how
+    return combinations
 
 
 def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[dict[str, str]]:
@@ -429,7 +435,7 @@ def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[di
     draws = random.Random(seed)
     columns = []
     for values in sweep.values():
-        step = max(1.0, len(values) / count)  # of many values, some that are evenly apart
+        step = max(1.0, len(values) / count)  # takes some of many values, evenly apart
         column = [values[int(k * step) % len(values)] for k in range(count)]
         draws.shuffle(column)
         columns.append(column)
@@ -442,8 +448,8 @@ def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Aske
     planner = MemoryPlanner(spec)
     widths = original.shaping.obs_dim, original.shaping.action_dim
     # what another candidate adds to the first
-    one, two = planner.bytes([widths]), planner.bytes([widths, widths])
-    fit = max(0, 1 + (planner.available - one) // max(two - one, 1))
+    first, both = planner.bytes([widths]), planner.bytes([widths, widths])
+    fit = max(0, 1 + (planner.available - first) // max(both - first, 1))
     planner.close()
     remedy = "take fewer values, or --sweep_points N of them" if asked.sweep else "give fewer candidates"
     raise UserError(
@@ -472,7 +478,7 @@ def _variant(what: Variant, text: str, title: str, taken: set[str]) -> Candidate
 # rollouts
 
 
-ENVS, STEPS = 64, 48  # of each rollout
+ENVS, STEPS = 64, 48  # size of a rollout
 
 
 def rollout(
@@ -510,7 +516,7 @@ def rollout(
     # a reward may depend on the time in the episode: lanes begin at different ones
     times = torch.linspace(0, max(env.full_episode - STEPS - 1, 0), ENVS, device=env.device).long()
     env.progress_buf += times[torch.arange(ENVS, device=env.device) * 37 % ENVS].repeat(len(shapings))
-    # from standing still to full strength, each lane around an action of its own
+    # lanes act from standing still to full strength, each around an action of its own
     strength = torch.linspace(0.0, 1.0, ENVS, device=env.device).repeat(len(shapings)).unsqueeze(1)
     shape = (ENVS, env.actions.shape[1])
 

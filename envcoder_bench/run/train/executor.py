@@ -92,10 +92,10 @@ class Executor(JobHandler):
         self._profile = RunProfile(folder.profile, cfg) if cfg.profile else None
         self._wandb = wandb_log(folder, cfg, spec.sources)
         self._parked = ParkedGroups(folder, saved)
-        self._waves: dict[str, _Wave] = {}  # by job; those of the rung that are not done
-        self._end: int = cfg.learning_iterations  # of the rung
+        self._waves: dict[str, _Wave] = {}  # the rung's unfinished waves, by job
+        self._end: int = cfg.learning_iterations  # the rung's iteration
         self._num_done = 0  # waves of the rung
-        self._env_steps = 0  # of all jobs since this process began
+        self._env_steps = 0  # all jobs since this process began
         self._reported: dict[str, Best] = {}  # the best candidate of each job, as it last said
         self._stopped_at: str | None = None
         self._seconds_before, self._began = saved.seconds, time.monotonic()
@@ -138,7 +138,7 @@ class Executor(JobHandler):
         stopped = unfinished(self._folder, self._spec, saved.results, self._stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 
-    # from rung to rung
+    # train from rung to rung
 
     def _train(self, groups: Sequence[GroupFacts]) -> str | None:
         """Train groups to the end; return the place where training was stopped, or None."""
@@ -417,7 +417,7 @@ class Executor(JobHandler):
         results.write_policies(self._folder, self._cfg, policies.items(), saved.results)
         if checkpoint is not None:
             saved.jobs.remove(checkpoint)
-        self._save()  # from now on the wave is not trained again
+        self._save()  # now the wave is not trained again
         if checkpoint is not None:
             checkpoint.file.unlink(missing_ok=True)
 
@@ -445,7 +445,7 @@ class Executor(JobHandler):
     def _add_trajectories(self, recorded: Mapping[str, Trajectories], rows: Sequence[Result]) -> None:
         """Write the trajectories of policies that have a fitness."""
         measured = {row.candidate for row in rows if row.measured}
-        lint.add(self._folder, {name: one for name, one in recorded.items() if name in measured})
+        lint.add(self._folder, {name: trajectories for name, trajectories in recorded.items() if name in measured})
 
     def _open_logs(self) -> RunLogs:
         """Open the run's log files, without rows that were logged after the checkpoint."""

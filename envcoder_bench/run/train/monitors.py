@@ -17,7 +17,7 @@ from envcoder_bench.shaping.contract import Fault
 
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
 _CHECK = "check its logarithms, roots and divisions"
-MOST_GROWTH = 5.0  # of the standard deviation of a policy's actions; where policies learned, it at most doubled
+MOST_GROWTH = 5.0  # a policy that learns at most doubles the standard deviation of its actions
 
 
 class PhysicsMonitor:
@@ -134,8 +134,8 @@ def _fitness_fault(evaluation: GroupedVecTask, group: int) -> Fault:
         return Fault("", function.file, function.line, function.type, "not finite")
     task = type(evaluation.task)
     code = getattr(task.fitness, "__code__", None)
-    place = (task.name, None) if code is None else (code.co_filename, code.co_firstlineno)
-    return Fault("", *place, "fitness", "not finite")
+    file_and_line = (task.name, None) if code is None else (code.co_filename, code.co_firstlineno)
+    return Fault("", *file_and_line, "fitness", "not finite")
 
 
 class NoiseMonitor:
@@ -161,7 +161,7 @@ class NoiseMonitor:
         Args:
             entropy: of the Gaussian policy of each group, nats.
         """
-        most = math.log(MOST_GROWTH) + self._first + 0.5 + 0.5 * math.log(2 * math.pi)  # of each action, on average
+        most = math.log(MOST_GROWTH) + self._first + 0.5 + 0.5 * math.log(2 * math.pi)  # nats for each action
         grown = {self._names[g] for g in groups if entropy[g] > most * self._action_dims[g]}
         new = [name for name in dict.fromkeys(self._names) if name in grown - self._reported]
         if not new:

@@ -36,7 +36,7 @@ class ParkedGroups:
         self._folder, self._saved = folder, saved
         self.rows: dict[GroupKey, Result] = {}
         self.kept: set[GroupKey] = set()
-        self._policies: dict[GroupKey, bytes] = {}  # of ``kept``
+        self._policies: dict[GroupKey, bytes] = {}  # ``kept`` policies
         for job in sorted(saved.jobs, key=lambda job: job.iteration):
             if job.parked:
                 self._add_rows([result_of(row) for row in load_job(job.file)[1]["results"]])

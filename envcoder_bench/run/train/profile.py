@@ -58,7 +58,7 @@ class RunProfile:
         self._iteration = 0
         self._measured: Breakdown | None = None
         self._trace: ChromeTrace | None = None
-        self._names: dict[str, None] = {}  # of all candidates that have trained, in order
+        self._names: dict[str, None] = {}  # all candidates that have trained, in order
         self._costs: dict[str, CandidateCost] = {}
 
     def begin(self, iteration: int, total: int, layout: GroupLayout) -> None:
@@ -117,13 +117,13 @@ class RunProfile:
             if cost is not None:
                 microseconds = {kind: 1e6 * seconds for kind, seconds in cost.items()}
                 costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
-        costs.sort(key=lambda one: one.sort_key, reverse=True)
-        for one in costs[:SLOWEST]:
-            if self._compile and not one.compiled:
-                g = firsts[one.name]
+        costs.sort(key=lambda cost: cost.sort_key, reverse=True)
+        for cost in costs[:SLOWEST]:
+            if self._compile and not cost.compiled:
+                g = firsts[cost.name]
                 _, refused = trace(groups[g].shaping, env.views[g], env.task.constants, env.task)
-                one.why = "; ".join(map(str, refused))
-        self._costs.update({one.name: one for one in costs})
+                cost.why = "; ".join(map(str, refused))
+        self._costs.update({cost.name: cost for cost in costs})
         self._names.update(dict.fromkeys(group.name for group in groups))
 
     def finish(self) -> Breakdown | None:
@@ -149,5 +149,5 @@ class RunProfile:
         beginning = f"the first {TRACE_SECONDS:.0f} s of iteration {last + 1}"
         if last < first:
             return beginning
-        shown = f"iteration {first}" if first == last else f"iterations {first} to {last}"
-        return f"{shown} and {beginning}" if self._trace.cut else shown
+        iterations = f"iteration {first}" if first == last else f"iterations {first} to {last}"
+        return f"{iterations} and {beginning}" if self._trace.cut else iterations

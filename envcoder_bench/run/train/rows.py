@@ -96,8 +96,8 @@ def evaluate_untrained(
         A row for each group, in their order, and the trajectories of the first seed, if it is among them.
     """
     cfg, seeds = spec.config, [group.seed for group in groups]
-    called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
-    with muted():  # in training these functions are compiled: that a CUDA graph cannot have a call of one is no news
+    called = [replace(group.evaluation, programs={}) for group in groups]  # compiling takes longer than one evaluation
+    with muted():  # these calls cannot be in CUDA graphs, but in training the functions are compiled
         env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
         trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
         rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)

@@ -15,13 +15,16 @@ from envcoder_bench.core.words import number
 from envcoder_bench.results.statistics import Evaluation, paired_table
 from envcoder_bench.run.spec import RunConfig
 
-TOP = 3  # so many of the best candidates are what a race looks for
-LEAST = TOP + 1  # candidates of a race
-SHARES = (0.1, 0.2, 0.4, 0.7)  # of the iterations: the rungs unless given
-ERRORS = 2.0  # standard errors by which the third best must have improved before a share of the candidates is stopped
-LEVEL = 0.05  # before that: the largest probability that one of the best TOP is taken for worse, over all rungs
-REACH = 0.25  # and how fast a candidate may still learn, in units of the third best's pace so far
-EFFECT_PRECISION = 4.0  # of the mixture over effect sizes: narrow intervals for some 20 to 200 episodes
+TOP = 3  # a race looks for the three best candidates
+LEAST = TOP + 1  # candidates that a race needs
+SHARES = (0.1, 0.2, 0.4, 0.7)  # default rungs, as shares of the iterations
+# A share of the candidates is stopped once the third best has improved by this many standard errors.
+ERRORS = 2.0
+# Until then only candidates that are out of reach are stopped: the largest probability, over all rungs, that one of the
+# best TOP is taken for worse, and the largest pace at which a candidate may still learn, in units of the third best's.
+LEVEL = 0.05
+REACH = 0.25
+EFFECT_PRECISION = 4.0  # precision of the mixture over effect sizes: intervals are narrow for 20 to 200 episodes
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Stop:
 def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterable[int]) -> list[int]:
     """Return the iterations of the rungs: those asked for, or SHARES of all, at the next evaluation each.
 
-    The first evaluation is no rung: later ones are compared with it.
+    The first evaluation is never a rung, because later ones are compared with it.
 
     Raises UserError if the rungs are not increasing whole numbers below ``iterations``.
     """

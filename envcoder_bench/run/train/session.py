@@ -41,8 +41,13 @@ from envcoder_bench.trainers.registry import trainer_class
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
-TRAINER_SCALARS = ("kl", "learning_rate", "entropy", "value_loss")  # of results.logs.SCALARS; if the trainer has them
-State = Mapping[str, Any]  # of a session or of one of its groups: CPU tensors and plain Python data
+TRAINER_SCALARS = (
+    "kl",
+    "learning_rate",
+    "entropy",
+    "value_loss",
+)  # in results.logs.SCALARS; optional
+State = Mapping[str, Any]  # a session's or a group's: CPU tensors and plain Python data
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,7 @@ class Session:
         if self.obs is None:
             self.obs = self.env.reset()
         self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
-        self._write_curves()  # of the iteration before, while a CUDA device still trains this one: part of training
+        self._write_curves()  # the iteration before, while a CUDA device trains this one: it counts as training
         self.iteration += 1
         self.env.dispatch.poll()
         # evaluate
@@ -248,9 +253,9 @@ class Session:
         if final:
             # trajectories of the baselines, on which later checks judge rewards
             judges = {
-                g: one.name
-                for g, one in enumerate(self.groups)
-                if one.key in {(name, self.cfg.seed) for name in BASELINES}
+                g: group.name
+                for g, group in enumerate(self.groups)
+                if group.key in {(name, self.cfg.seed) for name in BASELINES}
             }
             recorder = Recorder(self.evaluation, judges) if judges else None
             played = run_episodes(

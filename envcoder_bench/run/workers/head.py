@@ -24,7 +24,7 @@ from envcoder_bench.run.workers.messages import (
 log = logging.getLogger(__name__)
 
 _SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # keys of run.json
-_shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
+_logged: set[str] = set()  # messages below WARNING from the workers of all runs in this process
 
 
 class Pool(ABC):
@@ -176,7 +176,7 @@ class Head:
         elif isinstance(message, UserMessage):
             self._log(message)
         elif isinstance(message, Printed):
-            (show_print if message.shown else note)(message.text)
+            (show_print if message.on_screen else note)(message.text)
         elif isinstance(message, WorkerError):
             if message.is_user_error:
                 raise UserError(message.message)
@@ -236,7 +236,7 @@ class Head:
 
     def _log(self, message: UserMessage) -> None:
         """Log a message unless it is a repetition: a warning once per run, others once per process."""
-        shown = self._warned if message.level >= logging.WARNING else _shown
-        if message.text not in shown:
-            shown.add(message.text)
+        logged = self._warned if message.level >= logging.WARNING else _logged
+        if message.text not in logged:
+            logged.add(message.text)
             log.log(message.level, "%s", message.text)

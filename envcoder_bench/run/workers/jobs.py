@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_CRASHES = 2  # of one job at the same place, before it is bisected
+MAX_CRASHES = 2  # a job that crashes so often at one place is bisected
 
 
 class CrashOutcome(enum.Enum):

@@ -13,7 +13,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.trainers.base import Widths
 
-# from the head to a worker
+# messages from the head to a worker
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Train:
 
 Request = Check | Train
 
-# from a worker to the head; those with ``job`` belong to a job
+# messages from a worker to the head; those with ``job`` belong to a job
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ class TrainingStopped:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a candidate printed; ``shown`` if it is for the screen, and not only for run.log."""
+    """What a candidate printed; ``on_screen`` if it is not only for run.log."""
 
     text: str
-    shown: bool
+    on_screen: bool
 
 
 @dataclass(frozen=True)

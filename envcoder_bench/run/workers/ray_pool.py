@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_TIMEOUT = 60.0  # seconds without a reply after which a worker is replaced
 START_TIMEOUT = 300.0  # seconds without any started worker
 STRAGGLER_TIMEOUT = 60.0  # seconds to wait for the remaining workers after the first has started
-MAX_FAILED_STARTS = 2  # of one device
+MAX_FAILED_STARTS = 2  # then a device is given up
 _MAX_ELAPSED = 2.0  # seconds between polls; more means that this process was suspended, not that workers are silent
 
 
@@ -88,7 +88,7 @@ class RayPool(Pool):
     @property
     def num_starting(self) -> int:
         starting = sum(not slot.ready for slot in self._slots)
-        # the start of the first may take minutes, in which kernels are compiled: it is no measure of the others
+        # the start of the first may take minutes, in which kernels are compiled; the others take less
         late = time.monotonic() - self._first_ready_at > STRAGGLER_TIMEOUT and starting < len(self._slots)
         return 0 if late else starting
 

@@ -108,8 +108,8 @@ class Worker:
             counts.update(rows.counts)
             send(JobCheckpoint(job, state["iteration"], pack_job(keys, state, dict(counts)), rows))
 
-        with contextlib.ExitStack() as alone:
-            alone.enter_context(ALONE)
+        with contextlib.ExitStack() as one_thread:
+            one_thread.enter_context(ALONE)
             groups = self._take_groups(request)
             wave = Wave(groups, request.number, request.total, request.best, request.until)
             untrained = [group for group in groups if group.key in request.untrained]
@@ -122,7 +122,7 @@ class Worker:
             began = session.iteration
             send(Opened(job))  # only now: the checkpoint fits the config
             if cfg.device == "cpu":
-                alone.close()  # CUDA graphs are captured, which other threads must not disturb
+                one_thread.close()  # CUDA graphs are captured, which other threads must not disturb
             session.train()
             if session.complete:
                 is_kept = cfg.save_state and not cfg.race.enabled  # a race cannot be extended
@@ -187,8 +187,10 @@ class RemoteWorker:
         self._setup, self._cfg = setup, setup.cfg
         self._outbox = Outbox()
         self._stop = StopRequest(signals=())
-        show, keep = (lambda text, shown=shown: self._outbox.put(Printed(text, shown)) for shown in (True, False))
-        self._prints = Prints(show, keep)
+        self._prints = Prints(
+            lambda text: self._outbox.put(Printed(text, on_screen=True)),
+            lambda text: self._outbox.put(Printed(text, on_screen=False)),
+        )
         if setup.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, setup.cores)
         share_cpus(setup.neighbours)

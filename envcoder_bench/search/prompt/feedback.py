@@ -20,7 +20,7 @@ SECTIONS = (
     "Failed in the last round", "History",
 )  # fmt: skip
 BASELINES, BEST, LAST, OTHERS, FAILURES, HISTORY = range(len(SECTIONS))
-MIN_LINES = 6  # of a source that is cut
+MIN_LINES = 6  # a source is not cut to fewer
 FIRST_OTHERS = 3  # sources of other candidates that take precedence over the history
 POINTS = 10  # evaluations shown per candidate
 LINE_WIDTH = 160  # characters of a line of the history
@@ -247,7 +247,7 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
     by_iteration: dict[int, list[Point]] = {}
     for point in points:
         by_iteration.setdefault(point.iteration, []).append(point)
-    joined = []
+    over_seeds = []
     for iteration, of_iteration in sorted(by_iteration.items()):
         components = {}
         for name in dict.fromkeys(name for point in of_iteration for name in point.components):
@@ -255,8 +255,8 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
             components[name] = (fmean(means), min(lows), max(highs))
         fitness, length = fmean([p.fitness for p in of_iteration]), fmean([p.episode_length for p in of_iteration])
         first = of_iteration[0]
-        joined.append(Point(first.candidate, first.seed, iteration, first.env_steps, fitness, length, components))
-    return joined
+        over_seeds.append(Point(first.candidate, first.seed, iteration, first.env_steps, fitness, length, components))
+    return over_seeds
 
 
 def _subsample(points: list[Point], count: int) -> list[Point]:

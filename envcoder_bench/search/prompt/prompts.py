@@ -275,8 +275,8 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     both_actions = sum(any(kind in name for kind in ACTION_TYPES) for name in names) > 1
-    listed = f"any of {', '.join(names[:-1])} and {names[-1]}, as many as the idea needs"
-    return f"{listed} (of the two action functions one at most)" if both_actions else listed
+    text = f"any of {', '.join(names[:-1])} and {names[-1]}, as many as the idea needs"
+    return f"{text} (of the two action functions one at most)" if both_actions else text
 
 
 # robot and training in words; all numbers are from the run's config

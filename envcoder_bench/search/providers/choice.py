@@ -115,7 +115,7 @@ class OpenAIChat(sdk.Model):
     def _replies(self, request: Request, count: int, response: Any) -> list[Reply]:
         """Return a reply for each choice. Of several, only the sum of their tokens is known."""
         choices = response.choices[:count]
-        if 0 < len(choices) < count:  # for instance Ollama accepts n but returns one reply
+        if 0 < len(choices) < count:  # some servers, such as Ollama, accept n but return one reply
             self._max_replies = len(choices)
         texts = [self.hide(sdk.joined_text(choice.message.content)) for choice in choices]
         usage = getattr(response, "usage", None)

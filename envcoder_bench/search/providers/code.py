@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from envcoder_bench.shaping.kinds import SECTION_TYPES
 from envcoder_bench.shaping.source import MAX_CHARACTERS, Source, UnsupportedCode, loaded
 
-MAX_CHARS = MAX_CHARACTERS  # of a reply; nothing looks at longer ones
+MAX_CHARS = MAX_CHARACTERS  # longer replies are not read
 
 # no pattern can match the same text in two ways, so that none needs more than linear time
 _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)

@@ -79,7 +79,7 @@ def complete_all(
                 on_reply(index, reply)
     finally:
         asker.cancelled.set()
-    if asker.refused:  # by a recorded search's budget; only now, because its requests came in another order
+    if asker.refused:  # said at the end, because the requests of the recorded search came in another order
         budget.stop(asker.refused[0])
     return [reply for reply in replies if reply is not None]
 

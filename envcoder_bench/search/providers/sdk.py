@@ -29,9 +29,9 @@ from envcoder_bench.search.providers.base import REFUSAL, ProviderError, Reply
 Hide = Callable[[str], str]
 _log = logging.getLogger(__name__)
 
-RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
+RETRIES = 6  # the SDK repeats a request after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
 TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
-MAX_BYTES = 64 << 20  # of one response, unpacked: about a hundred times what models write
+MAX_BYTES = 64 << 20  # an unpacked response; models write about a hundredth
 EXCERPT = 100  # characters of a reply that cannot be read
 WIDEST = 300  # characters of a server's message
 HIDDEN = "[hidden]"
@@ -143,7 +143,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
     reported = set[str]()
-    transports: dict[str, Any] = {}  # by proxy, because redirects may lead to a host that has another one
+    transports: dict[str, Any] = {}  # redirects may lead to a host with another proxy
     call = threading.local()  # the SDK makes all tries of a call in its thread
 
     class Transport(http.BaseTransport):

@@ -147,7 +147,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    # a line that a killed search did not complete is no record
+    # a killed search may leave an incomplete line
     size = content.rfind(b"\n") + 1
     records: list[dict[str, Any]] = []
     for number, line in enumerate(content[:size].splitlines(), 1):
@@ -291,7 +291,7 @@ def _natural(label: str) -> tuple[tuple[int, str], ...]:
 def _first_difference(there: str, here: str) -> str:
     lines = (there.splitlines(), here.splitlines())
     for number in range(max(map(len, lines))):
-        one, other = (side[number] if number < len(side) else "" for side in lines)
-        if one != other:
-            return f"line {number + 1} is {one[:80]!r} there and {other[:80]!r} here"
+        line, other_line = (side[number] if number < len(side) else "" for side in lines)
+        if line != other_line:
+            return f"line {number + 1} is {line[:80]!r} there and {other_line[:80]!r} here"
     return "their line ends differ"
