@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
-_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\)).*?(!)? +\d+ +ok$", re.MULTILINE)
+_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\))([^!\n]*!?).* ok$", re.MULTILINE)
 _BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
@@ -54,7 +54,7 @@ def verdicts(text: str) -> set[str]:
     they are the lines.
     """
     joined = re.sub(r"\n {2}(?=\S)", " ", text)
-    ranked = {f"{name}{mark}" for name, mark in _RANKED.findall(joined)}
+    ranked = {f"{name}{'!' * row.endswith('!')}" for name, row in _RANKED.findall(joined)}
     if not ranked:
         lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
         return {line for line in lines if line.strip("-") and line != "..."}
