@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
-_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\)).*?(!)? +\d+ +ok$", re.MULTILINE)
+_RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\))([^!\n]*!?).* ok$", re.MULTILINE)
 _BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
@@ -54,18 +54,15 @@ def verdicts(text: str) -> set[str]:
     they are the lines.
     """
     joined = re.sub(r"\n {2}(?=\S)", " ", text)
-    ranked = {f"{name}{mark}" for name, mark in _RANKED.findall(joined)}
+    ranked = {f"{name}{'!' * row.endswith('!')}" for name, row in _RANKED.findall(joined)}
     if not ranked:
         lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
         return {line for line in lines if line.strip("-") and line != "..."}
     return ranked | {f"best: {'undecided' if others else first}" for first, others in _BEST.findall(joined)}
 
 
-def follow(page: str, python: str, folder: Path) -> Iterator[str]:
-    """Do the steps of a page in an empty folder, with an environment beside it; yield each difference."""
-    home, work = folder / "env", folder / "work"
-    subprocess.run([python, "-m", "venv", home], check=True)
-    work.mkdir()
+def follow(page: str, home: Path, work: Path) -> Iterator[str]:
+    """Do the steps of a page in an empty folder, with the environment in ``home``; yield each difference."""
     links = " ".join([str(ROOT / "dist"), *os.environ.get("PIP_FIND_LINKS", "").split()])
     environment = {**os.environ, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PIP_FIND_LINKS": links}
     environment.pop("PYTHONPATH", None)
@@ -91,10 +88,14 @@ def follow(page: str, python: str, folder: Path) -> Iterator[str]:
 def main(pythons: list[str]) -> int:
     failed = False
     for python in pythons or [sys.executable]:
-        for page in PAGES:
-            print(f"{page}, {python}", flush=True)
-            with tempfile.TemporaryDirectory() as folder:
-                for difference in follow(page, python, Path(folder)):
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder) / "environment"
+            subprocess.run([python, "-m", "venv", home], check=True)
+            for page in PAGES:
+                print(f"{page}, {python}", flush=True)
+                work = Path(folder) / Path(page).stem
+                work.mkdir()
+                for difference in follow(page, home, work):
                     failed = True
                     print(difference, flush=True)
     return int(failed)

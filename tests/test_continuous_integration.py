@@ -73,7 +73,7 @@ def test_no_test_of_mjlab_is_skipped_in_ci() -> None:
 
 def test_version_of_mjlab_is_the_same_everywhere() -> None:
     (version,) = re.findall(r"^mjlab==([\d.]+)", text_of("requirements-mjlab.txt"), re.MULTILINE)
-    for name in ("Makefile", "docs/mjlab.md"):
+    for name in ("Makefile", "docs/mjlab.md", "envcoder_bench/sources/mjlab_tasks/source.py"):
         assert set(re.findall(r"mjlab==(\d[\d.]*\d)", text_of(name))) == {version}, name
     assert f"mjlab {version} itself pins" in text_of("pyproject.toml")
 

@@ -61,10 +61,10 @@ def test_steps_of_a_page():
 
 
 TABLE = """
-#  candidate            fitness               vs human        steps  status
---------------------------------------------------------------------------
-1  gentle               0.975 [0.739, 1.000]  +0.5 ± 0.4!       488  ok
-2  unshaped (baseline)  0.480 ± 0.100         -0.0 ± 0.4        471  ok
+#  candidate            fitness               vs human     new seeds  steps  status
+-----------------------------------------------------------------------------------
+1  gentle               0.975 [0.739, 1.000]  +0.5 ± 0.4!      0.970    488  ok
+2  unshaped (baseline)  0.480 ± 0.100         -0.0 ± 0.4       0.500    471  ok
 """
 
 

@@ -33,7 +33,7 @@ REASON_WIDTH = 100
 CAPTION_WIDTH = 140
 MAX_ROWS = 60  # the rest of the ranking is in results.csv
 MAX_FAILED = 8  # failed candidates in the ranking
-NAMED_ROWS = 70  # in a race of more candidates only those that were never stopped have a name
+NAMED_ROWS = 70  # a race of more candidates names only those that were never stopped
 MOST_HEIGHT = 18.0  # inches, of a race
 
 

@@ -64,7 +64,27 @@ def hacked(
         bounds: the least and the greatest fitness of an episode.
         other_actions: candidates that are not compared with the untrained policy, because they act in another way.
     """
-    # whole trainings by candidate and seed: the final row, and the course of the evaluations
+    final, courses = _whole_trainings(rows, points)
+    untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
+    means = [fmean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
+    least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
+    # early policies that begin to move score less than the untrained one, which is not a hack
+    start = fmean(untrained.values()) if untrained else min(means, default=0.0)
+    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
+    signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
+    for name, by_seed in final.items():
+        if name != UNTRAINED and len(by_seed) > 1:
+            reference = {} if name in other_actions else untrained
+            for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
+                if learnt or kind == COARSE:
+                    signs[kind][name] = sign
+    return _reasons(signs, bounds, least)
+
+
+def _whole_trainings(
+    rows: Sequence[Result], points: Sequence[Point]
+) -> tuple[dict[str, dict[int, Result]], dict[str, dict[int, list[Point]]]]:
+    """Return the final row and the evaluations of each whole training, by candidate and seed."""
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
         if row.measured and not row.stopped_at:
@@ -73,21 +93,11 @@ def hacked(
     for point in points:
         if point.seed in final.get(point.candidate, {}):
             courses[point.candidate].setdefault(point.seed, []).append(point)
-    untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
-    means = [fmean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
-    least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
-    # at first a policy that begins to move scores less than the untrained one, which is not a hack
-    start = fmean(untrained.values()) if untrained else min(means, default=0.0)
-    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
-    # the signs of all candidates
-    signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
-    for name, by_seed in final.items():
-        if name != UNTRAINED and len(by_seed) > 1:
-            reference = {} if name in other_actions else untrained
-            for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
-                if learnt or kind == COARSE:
-                    signs[kind][name] = sign
-    # a sign counts if its p-value is small and its fall large
+    return final, courses
+
+
+def _reasons(signs: Mapping[str, Mapping[str, _Fall]], bounds: tuple[float, float], least: float) -> dict[str, str]:
+    """Return the signs that count, in words, by candidate: those with a small p-value and a large fall."""
     reasons: dict[str, list[str]] = {}
     for kind, by_name in signs.items():
         changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}

@@ -206,8 +206,9 @@ def sentence(pair: Pair, decimals: int | None = None) -> str:
 
 def p_text(pair: Pair) -> str:
     """Return ``p = 0.012``, with the one that is corrected for all tests, and all looks at the run."""
+    alone, corrected = _p(pair.p), _p(pair.corrected)
     tests = f"{pair.tests:,} tests and " if pair.tests > 1 else ""
-    return f"{_p(pair.p)} (corrected for {tests}all looks: {_p(pair.corrected)})"
+    return alone if alone == corrected else f"{alone} (corrected for {tests}all looks: {corrected})"
 
 
 def _p(p: float) -> str:

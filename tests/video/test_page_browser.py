@@ -67,6 +67,17 @@ def page(browser, tmp_path_factory):
     assert [url for url in requests if not url.startswith(("blob:", "data:"))] == [path.as_uri()]
 
 
+@pytest.fixture(scope="module")
+def decided(browser, tmp_path_factory):
+    """A run with as many seeds as tell some of its candidates apart, and its page."""
+    path, run = tmp_path_factory.mktemp("decided") / "report.html", fake_page(seeds=10)
+    path.write_text(render_page(run), encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-ready]")
+    return run, tab
+
+
 def column(page, k):
     script = f"rows => rows.filter(r => !r.hidden).map(r => r.cells[{k}].dataset.v)"
     return page.eval_on_selector_all("#ranking tbody tr", script)
@@ -213,9 +224,9 @@ def test_two_candidates_side_by_side(page):
     assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
 
 
-def test_every_pair_has_its_number(page):
+def test_every_pair_has_its_number(decided):
     """The signs of all pairs; hovering one shows its words, and a click compares the two."""
-    run = fake_page()
+    run, page = decided
     names = [row.candidate for row in run.ranked if row.candidate in run.pairs.names]
     signs = page.eval_on_selector_all(
         "#pairs tr:not(:first-child)", "all => all.map(one => [...one.cells].slice(1).map(cell => cell.textContent))"
@@ -271,8 +282,8 @@ def test_any_two_sources_are_compared(page):
     page.uncheck("#pair-whole")
 
 
-def test_letters_show_who_shares_one(page):
-    run = fake_page()
+def test_letters_show_who_shares_one(decided):
+    run, page = decided
     groups = [set(row.tie_groups) for row in run.ranked]
     page.click("#ranking tbody tr:nth-child(1) button.letters")
     apart = page.eval_on_selector_all("#ranking tbody tr", "all => all.map(one => one.classList.contains('apart'))")

@@ -101,9 +101,8 @@ class MemoryPlanner:
         self._small: Task | None = task
         self._measured: tuple[int, int] | None = None  # bytes of an environment, and of what may be used
         self._sharers = sharers
-        self._is_probe = (
-            cfg.sim == "mujoco_cpu" or Can.PROBE_ON_CPU not in spec.task.can
-        )  # build_probe has the same condition
+        # build_probe has the same condition
+        self._is_probe = cfg.sim == "mujoco_cpu" or Can.PROBE_ON_CPU not in spec.task.can
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self.expect_seeds(seed_count(cfg))

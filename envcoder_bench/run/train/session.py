@@ -41,12 +41,7 @@ from envcoder_bench.trainers.registry import trainer_class
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
-TRAINER_SCALARS = (
-    "kl",
-    "learning_rate",
-    "entropy",
-    "value_loss",
-)  # in results.logs.SCALARS; optional
+TRAINER_SCALARS = ("kl", "learning_rate", "entropy", "value_loss")  # results.logs.SCALARS that a trainer may lack
 State = Mapping[str, Any]  # a session's or a group's: CPU tensors and plain Python data
 
 
