@@ -165,6 +165,16 @@ def test_alone_as_among_others_with_other_terms_commands_and_events(name):
     assert not torch.equal(more, expected["reward_buf"])
 
 
+def test_a_reset_of_a_neighbour_writes_no_commands_of_a_group():
+    driven = Driven(CARTPOLE, 2, 2)
+    world, ctrl = driven.task.world, driven.task.world.sim.data.ctrl
+    for of_neighbour, written in ((True, [False, False, True, True]), (False, [True, True, False, False])):
+        ctrl[:] = 7.0  # as an actuator whose torque follows from the state computes another one after the step
+        mask = torch.tensor([False, not of_neighbour, of_neighbour, False])
+        world.write_first_commands(mask)
+        assert (ctrl[:, 0] != 7.0).tolist() == written
+
+
 def test_lanes_of_all_groups_share_terrain_curricula_move_them_and_evaluations_are_spread_over_all_levels():
     size = 14
     driven = Driven(ROUGH_GO1, size, 2, patches=[{}, MORE])
