@@ -52,7 +52,7 @@ def main(words: list[str]) -> None:
         kept = lint.read(Path(file))
         spec = resolve(task, ["device=cpu", "sim=mujoco_cpu", "num_envs_per_candidate=16"])
         shipped = read_candidates(task, None, None)
-        human = next(one for one in with_candidates(spec, shipped, None).sources if one.name == HUMAN)
+        human = next(source for source in with_candidates(spec, shipped, None).sources if source.name == HUMAN)
         kinds = [kind for kind in PLANTED if task not in WAITS or "still" not in kind]
         texts = {kind: planted(human.source, kind, kept[HUMAN]) for kind in kinds}
         spec = with_candidates(spec, [*shipped, *read_candidates(task, texts, None)], None)
@@ -70,9 +70,9 @@ def main(words: list[str]) -> None:
                 counts[is_bad, hit] += 1
                 marks = " ".join(verdict.remarks) or verdict.not_judged or "-"
                 print(f"  {source.name:24} {'bad' if is_bad else 'sound':6}{marks}")
-    found, false = counts[True, True], counts[False, True]
-    bad, sound = found + counts[True, False], false + counts[False, False]
-    print(f"{found} of {bad} bad rewards are found; {false} of {sound} sound ones have a remark")
+    detected, false = counts[True, True], counts[False, True]
+    bad, sound = detected + counts[True, False], false + counts[False, False]
+    print(f"{detected} of {bad} bad rewards are found; {false} of {sound} sound rewards have a remark")
 
 
 if __name__ == "__main__":

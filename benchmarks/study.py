@@ -62,8 +62,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     def option(name: str, flag: str, default: Any, text: str, **more: Any) -> None:
         more.setdefault("type", type(default[0] if isinstance(default, list) else default))
-        shown = " ".join(map(str, default)) if isinstance(default, list) else default
-        added[name].add_argument(flag, default=default, help=f"{text} (default: {shown})", **more)
+        default_text = " ".join(map(str, default)) if isinstance(default, list) else default
+        added[name].add_argument(flag, default=default, help=f"{text} (default: {default_text})", **more)
 
     option("components", "--envs", 2048, "environments of each candidate and seed")
     option("components", "--iterations", 400, "iterations")

@@ -1,4 +1,4 @@
-"""The functions of ``import envcoder_bench``, for scripts and notebooks: what commands do, with a stop button."""
+"""The functions of ``import envcoder_bench``, for scripts and notebooks. They do what the commands do."""
 
 import os
 import signal
@@ -46,33 +46,34 @@ def evaluate(
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    Works in any thread; messages go to the logger ``envcoder_bench``. Prints nothing, but a progress bar in Jupyter,
-    and what eval-policies prints with ``terrains``. Runs in several threads train concurrently on a CPU, and one after
-    the other on a CUDA device.
+    It works in any thread, and messages go to the logger ``envcoder_bench``. It prints only a progress bar in Jupyter,
+    and with ``terrains`` the output of eval-policies. Runs in several threads train at the same time on a CPU, and one
+    after the other on a CUDA device.
 
     Args:
         task: a task's name, its folder or ``module:Class``.
-        candidates: files or folders; or by name, texts, functions or lists of functions, ``{"calm": compute_reward}``;
+        candidates: files or folders; or texts, functions or lists of functions by name, ``{"calm": compute_reward}``;
             default ``user_functions/<task>``.
         shaper_types: functions to take from the candidates; default all that they define.
-        overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
+        overrides: values of keys of cfg/: ``["train.params.config.gamma=0.9"]``, or the same as a dict.
         candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
         num_envs: total number of environments, instead of ``num_envs_per_candidate``.
-        terms: also train each candidate with every reward term left out, halved and doubled, and without each of its
-            functions; without ``candidates``, the human baseline. ``RunResult.terms`` has the effects.
+        terms: whether to train each candidate also with every reward term left out, halved and doubled, and without
+            each of its functions. Without ``candidates``, this is done with the human baseline. ``RunResult.terms`` has
+            the effects.
         sweep: also train each candidate with other numbers, ``{"effort": [0, 1, 2]}``, see docs/terms.md.
-        sweep_points: of the grid of a sweep, take so many points, as a Latin hypercube.
+        sweep_points: number of points to take from the grid of a sweep, as a Latin hypercube.
         output_dir: a new folder; default ``runs/<task>_<time>``.
-        video: write report.html, with videos of so many of the best candidates; default no page.
-        terrains, terrain_episodes, terrain_seconds: as the flags of eval-shapers; results are in the folder terrains.
+        video: number of the best candidates with a video in report.html; None: do not write this page.
+        terrains, terrain_episodes, terrain_seconds: see the flags of eval-shapers; results are in the folder terrains.
         reporter: receives the progress of the run.
         stop: call it from another thread to stop after the current iteration; ``resume`` continues.
         settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``, and other flags
             of eval-shapers, such as ``race=True``, ``no_baselines=True`` or ``train_config="a.yaml"``.
 
     Raises:
-        UserError: bad input, in which case nothing was written; or the machine ended the run, see MachineError.
-        Stopped: Ctrl-C, after the current iteration and a checkpoint; a second one ends the run at once.
+        UserError: bad input, before anything is written; or the machine ended the run, see MachineError.
+        Stopped: Ctrl-C was pressed, and the run ended with a checkpoint. A second Ctrl-C ends the run at once.
     """
     _check_video(video)
     task, settings = _with_config(task, settings)
@@ -88,10 +89,10 @@ def evaluate(
             num_envs=num_envs,
             variants=Asked.of(terms, sweep, sweep_points),
             output_dir=output_dir,
-            reporter=_shown(reporter),
+            reporter=_choose_reporter(reporter),
             stop=stop,
         )
-    result = _ended(result, video)
+    result = _finish(result, video)
     if words is not None and result.complete and result.succeeded:
         code = run_on_terrains(words, result)
         if code > 128:  # a signal
@@ -106,16 +107,16 @@ def resume(
     """Resume the run in a folder, or read the result of a complete one.
 
     Args:
-        video, reporter: as of ``evaluate``.
-        where: ``stop`` as of ``evaluate``; ``devices`` or ``ray``, which replace both keys of the run's config.
+        video, reporter: see ``evaluate``.
+        where: ``stop``, see ``evaluate``; ``devices`` or ``ray``, which replace both keys of the run's config.
 
     Raises:
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
     with _stop_button():
-        result = run.resume(folder, reporter=_shown(reporter), **where)
-    return _ended(result, video)
+        result = run.resume(folder, reporter=_choose_reporter(reporter), **where)
+    return _finish(result, video)
 
 
 @checked_arguments
@@ -130,17 +131,17 @@ def extend(
     """Add candidates, seeds or iterations to a complete run.
 
     Args:
-        folder, candidates, settings: as of ``envcoder_bench.run.extend``: ``candidate_idx``, ``seeds``,
+        folder, candidates, settings: arguments of ``envcoder_bench.run.extend``: ``candidate_idx``, ``seeds``,
             ``learning_iterations``, ``stop``, ``devices`` and ``ray``.
-        video, reporter: as of ``evaluate``.
+        video, reporter: see ``evaluate``.
 
     Raises:
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
     with _stop_button():
-        result = extension.extend(folder, candidates, reporter=_shown(reporter), **settings)
-    return _ended(result, video)
+        result = extension.extend(folder, candidates, reporter=_choose_reporter(reporter), **settings)
+    return _finish(result, video)
 
 
 @checked_arguments
@@ -177,7 +178,7 @@ def _with_config(task: str | os.PathLike[str], settings: dict[str, Any]) -> tupl
     return task, {**settings, "task_config": config}
 
 
-def _shown(reporter: Reporter | None) -> Reporter | None:
+def _choose_reporter(reporter: Reporter | None) -> Reporter | None:
     return Console(names_folder=False, with_page=False) if reporter is None and in_notebook() else reporter
 
 
@@ -186,8 +187,8 @@ def _check_video(video: int | None) -> None:
         raise UserError(f"video must be a whole number of at least 0, got {video}")
 
 
-def _ended(result: RunResult, video: int | None) -> RunResult:
-    """Return the result of a run with its page. Raises Stopped if Ctrl-C stopped it."""
+def _finish(result: RunResult, video: int | None) -> RunResult:
+    """Write the page of a complete run, and return the result. Raises Stopped if Ctrl-C stopped the run."""
     if not result.complete and result.stopped_by == signal.SIGINT:
         raise Stopped(f"stopped {result.stopped_at}; {resume_call(result.folder)}", result.folder)
     if result.complete and video is not None:

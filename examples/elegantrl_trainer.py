@@ -64,7 +64,7 @@ class ElegantPPO(Trainer):
 
     @classmethod
     def keys(cls) -> Sequence[str]:
-        return hyperparameters.keys()  # of which ``elegantrl_config`` reads some
+        return hyperparameters.keys()  # ``elegantrl_config`` reads some of them
 
     @classmethod
     def check(cls, params: Params, num_envs: int) -> None:
@@ -81,7 +81,7 @@ class ElegantPPO(Trainer):
                 ends = [obs_dim, *config.net_dims], [*config.net_dims, action_dim + 1]
                 weights = 2 * sum(rows * columns for rows, columns in zip(*ends))  # actor and critic
                 total += 4 * weights + samples * (obs_dim + action_dim + 3)  # gradients and Adam's moments, too
-            update = samples * (8 + 4 * sum(config.net_dims))  # of one group at a time
+            update = samples * (8 + 4 * sum(config.net_dims))  # one group at a time
             return _FLOAT * (total + update)
 
         return needed

@@ -54,10 +54,10 @@ def build_parser(about: str, measurements: dict[str, Any]) -> argparse.ArgumentP
         command = commands.add_parser(name, help=what, description=f"Measure {what}.")
         for flag, (default, text) in flags.items():
             several = isinstance(default, list)
-            shown = " ".join(map(str, default)) if several else default
+            default_text = " ".join(map(str, default)) if several else default
             more: dict[str, Any] = {"nargs": "+"} if several else {}
             kind = type(default[0] if several else default)
-            command.add_argument(flag, type=kind, default=default, help=f"{text} (default: {shown})", **more)
+            command.add_argument(flag, type=kind, default=default, help=f"{text} (default: {default_text})", **more)
         command.add_argument("--out", type=Path, metavar="FILE", help="append the records to this file")
         command.add_argument("--sim", default="auto", help="auto, mujoco_cpu or mujoco_warp (default: auto)")
         command.add_argument("--device", default="auto", help="auto, cpu or cuda:N (default: auto)")
@@ -82,15 +82,17 @@ def measure(args: argparse.Namespace, measurements: dict[str, Any], columns: dic
     from bench import records, tables
 
     module = import_module(measurements[args.command][0])
-    made = []
+    new_records = []
     for record in getattr(module, args.command)(args):
         records.append(args.out, record)
-        made.append(record)
-    if not made:
+        new_records.append(record)
+    if not new_records:
         sys.exit("nothing was measured")
-    print(f"{made[0]['machine']}; {made[0]['date']}; {made[0]['command']}")
-    for kind in dict.fromkeys(record["kind"] for record in made):
-        print("\n" + "\n".join(tables.table(columns[kind], [record for record in made if record["kind"] == kind])))
+    print(f"{new_records[0]['machine']}; {new_records[0]['date']}; {new_records[0]['command']}")
+    for kind in dict.fromkeys(record["kind"] for record in new_records):
+        print(
+            "\n" + "\n".join(tables.table(columns[kind], [record for record in new_records if record["kind"] == kind]))
+        )
 
 
 if __name__ == "__main__":

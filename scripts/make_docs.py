@@ -298,12 +298,12 @@ def config_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Return all generated pages."""
-    found = {DOCS / "tasks" / f"{name}.md": task_page(name) for name in TASKS}
-    found[DOCS / "tasks.md"] = tasks_index()
-    found[DOCS / "reference" / "cli.md"] = cli_page()
-    found[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
-    found[DOCS / "reference" / "config.md"] = config_page()
-    return found
+    texts = {DOCS / "tasks" / f"{name}.md": task_page(name) for name in TASKS}
+    texts[DOCS / "tasks.md"] = tasks_index()
+    texts[DOCS / "reference" / "cli.md"] = cli_page()
+    texts[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
+    texts[DOCS / "reference" / "config.md"] = config_page()
+    return texts
 
 
 if __name__ == "__main__":

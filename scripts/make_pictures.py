@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 WIDTH = 1100
-FRAMES, STEP = 30, 0.1  # of a GIF; s of the episode between two of them, which are shown for 1.5 times as long
+FRAMES, STEP = 30, 0.1  # frames of a GIF; s of the episode between two frames, shown for 1.5 times as long
 GIF_SCALE, COLOURS = 0.7, 192
 
 
@@ -28,14 +28,14 @@ def pictures(run: Path, count: int, seconds: float, height: int) -> list[Image.I
         page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme="light")
         page.goto((run / "report.html").resolve().as_uri())
         page.wait_for_selector("html[data-ready]")
-        shown = []
+        frames = []
         for k in range(count):
             scrub = "(x, t) => { x.value = t; x.dispatchEvent(new Event('input')); }"
             page.eval_on_selector("#scrub", scrub, seconds + STEP * k)
             page.wait_for_timeout(400)  # until the videos show it
-            shown.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+            frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
         browser.close()
-    return shown
+    return frames
 
 
 def main(run: Path, image: Path, seconds: float, height: int) -> None:
@@ -50,5 +50,5 @@ def main(run: Path, image: Path, seconds: float, height: int) -> None:
 
 
 if __name__ == "__main__":
-    words = [*sys.argv[1:], *("", "", "3.0", "1220")[len(sys.argv) - 1 :]]  # with the defaults of those not given
+    words = [*sys.argv[1:], *("", "", "3.0", "1220")[len(sys.argv) - 1 :]]  # missing words have defaults
     main(Path(words[0]), Path(words[1]), float(words[2]), int(words[3]))

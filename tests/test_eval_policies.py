@@ -63,7 +63,7 @@ REFUSED = [  # words, and what the message has
     (f"{SPOT} a=x.pt", "no terrains: give --terrains"),
     ("--robot spt --policies a={folder}/a.pt --terrains stairs", "unknown robot 'spt' (did you mean spot?)"),
     (f"{GRID} --terrains stars", "unknown terrain 'stars' (did you mean stairs?); there are friction"),
-    (f"{GRID} --terrains nowhere.yaml", "--terrains nowhere.yaml: there is no such file"),
+    (f"{GRID} --terrains nowhere.yaml", "--terrains nowhere.yaml: the file does not exist"),
     (f"{GRID} --terrains {{folder}}/bad.yaml", "bad.yaml: zones[0]: unknown key 'frictn' (did you mean friction?)"),
     (f"{GRID} --terrains {{folder}}/torn.yaml", "torn.yaml: it is not YAML"),
     (f"{GRID} --terrains stairs stairs", "two terrains are named 'stairs'"),
@@ -94,7 +94,7 @@ REFUSED = [  # words, and what the message has
         ("--output_dir {folder}", "is not empty; give a new folder"),
         ("--video -1", "--video: it must be a whole number, 0 or more, got -1"),
     )),
-    ("--resume {folder}", "there is no grid here (no config.yaml)"),
+    ("--resume {folder}", "the folder does not contain a grid (no config.yaml)"),
     ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim and --video"),
 ]  # fmt: skip
 
@@ -112,7 +112,7 @@ def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monke
 @pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt b=no.pt", "--policies a=no.pt seed=3"])
 def test_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "there is no file no.pt" in refused(main, f"--robot spot {words} --terrains stairs".split(), capsys)
+    assert "the file no.pt does not exist" in refused(main, f"--robot spot {words} --terrains stairs".split(), capsys)
 
 
 def test_help_examples_are_valid_commands() -> None:

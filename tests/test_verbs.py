@@ -21,7 +21,7 @@ from envcoder_bench.core.shell import invocation
     [
         ("", f"envcoder-bench: error: which verb? There are {', '.join(VERBS)}; see --help"),
         ("lst", f"envcoder-bench: error: unknown verb 'lst' (did you mean list?); there are {', '.join(VERBS)}"),
-        ("list nowhere", "envcoder-bench list: error: nowhere: there is no folder of this name"),
+        ("list nowhere", "envcoder-bench list: error: nowhere: the folder does not exist"),
         ("list --hepl", "envcoder-bench list: error: unrecognized arguments: --hepl (did you mean --help?)"),
     ],
 )

@@ -21,7 +21,7 @@ def certainty(args: Namespace) -> Iterator[Record]:
     every += [lambda n=candidates: power(n, 5, args.runs) for candidates in (1, 10)]
     for alive, failing in ((1, 1), (1, 2), (2, 2), (4, 12)):
         every += [lambda a=alive, f=failing, s=seeds: beside_failing(a, f, s, args.runs) for seeds in counts]
-    yield from ({"kind": "certainty", **one(), **records.describe("cpu")} for one in every)
+    yield from ({"kind": "certainty", **measure(), **records.describe("cpu")} for measure in every)
 
 
 # candidates x seeds of the designs, and the share of --runs: large ones take long

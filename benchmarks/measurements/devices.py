@@ -19,7 +19,7 @@ from envcoder_bench.results.statistics import spearman
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.result import RunResult
 
-SHARE = 0.5  # of all iterations: the speed is that of the fastest stretch of so many
+SHARE = 0.5  # the speed is that of the fastest stretch with this share of all iterations
 
 
 class _Progress(Reporter):
@@ -51,15 +51,15 @@ def devices(args: Namespace) -> Iterator[Record]:
     """Train the same candidates on each of ``--devices``, such as ``0`` and ``0,1,2,3``; compare with the first."""
     first: RunResult | None = None
     with TemporaryDirectory() as folder:
-        given = Path(folder) / "candidates"
-        write_candidates(given, args.candidates)
+        candidate_folder = Path(folder) / "candidates"
+        write_candidates(candidate_folder, args.candidates)
         for number, names in enumerate(args.devices):
             Path("/proc/self/clear_refs").write_text("5")  # resets the peak of resident memory, see proc(5)
             watch, began = _Progress(), time.monotonic()
             result = evaluate(
-                "Anymal", [given], overrides=args.overrides, output_dir=Path(folder) / f"run{number}", reporter=watch,
-                devices=names, learning_iterations=args.iterations, num_envs_per_candidate=args.envs, baselines=False,
-                seeds=1,
+                "Anymal", [candidate_folder], overrides=args.overrides, output_dir=Path(folder) / f"run{number}",
+                reporter=watch, devices=names, learning_iterations=args.iterations, num_envs_per_candidate=args.envs,
+                baselines=False, seeds=1,
             )  # fmt: skip
             whole, rate = time.monotonic() - began, watch.rate()
             if not rate:
@@ -94,5 +94,5 @@ def _compare(first: RunResult, second: RunResult) -> dict[str, Any]:
 
 
 def _same_policy(first: Path, second: Path) -> bool:
-    one, other = (torch.load(path, map_location="cpu", weights_only=False)["model"] for path in (first, second))
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    a, b = (torch.load(path, map_location="cpu", weights_only=False)["model"] for path in (first, second))
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)

@@ -17,7 +17,7 @@ from envcoder_bench.env.base import EnvStep
 from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.trainers.base import train_iteration
 
-OBS_DIM, ACTION_DIM = 48, 12  # of IsaacGymEnvs' Anymal
+OBS_DIM, ACTION_DIM = 48, 12  # widths of IsaacGymEnvs' Anymal
 
 
 class Playback:

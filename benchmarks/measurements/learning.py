@@ -57,7 +57,7 @@ def learning(args: Namespace) -> Iterator[Record]:
 
 
 def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
-    """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
+    """Return baselines and files; exit if a name is neither. Raises UserError for an unknown task."""
     with user_input():
         spec = find_spec(task)
         baselines = {source.name: source for source in baseline_sources(spec)}
@@ -66,7 +66,7 @@ def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
         baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
     missing = [x for x in names if x not in baselines and not Path(x).is_file()]
     if missing:
-        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
+        sys.exit(f"--candidates {missing[0]}: not a file, and the baselines are {', '.join(baselines)}")
     return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in names]
 
 
@@ -81,9 +81,9 @@ def warm_up(session: Session) -> None:
 
 def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
     """Stop policies that failed in training or evaluation in both."""
-    for one, other in ((session.env, evaluation), (evaluation, session.env)):
-        one.dispatch.poll()
-        for g, error in one.failures.items():
+    for env, other in ((session.env, evaluation), (evaluation, session.env)):
+        env.dispatch.poll()
+        for g, error in env.failures.items():
             if other.alive[g]:
                 print(f"{session.groups[g].name} (seed {session.groups[g].seed}) failed: {error}", file=sys.stderr)
                 other.dispatch.fail(g, error)

@@ -52,7 +52,7 @@ def mjlab(args: Namespace) -> Iterator[Record]:
         task.step_count += 1
         task.step(groups.actions)
         ended = task.state["reset_buf"] | task.timed_out
-        if device != "cpu" or bool(ended.any()):  # as in a run
+        if device != "cpu" or bool(ended.any()):  # a run does the same
             task.prepare_reset(ended)
         task.settle()
 

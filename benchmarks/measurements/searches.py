@@ -57,7 +57,7 @@ def searches(args: Namespace) -> Iterator[Record]:
     """Run all searches; a record of the best so far after each round, and one of their held-out seeds."""
     spec, (start,) = make_spec(args), find_sources(args.task, [args.start])
     state = task_contract(spec.task, spec.config.task).state
-    baselines = {own.name: Attempt(own.name, 0, own.source) for own in baseline_sources(spec.task)}
+    baselines = {source.name: Attempt(source.name, 0, source.source) for source in baseline_sources(spec.task)}
     every = [
         Search(
             EvolveProposer([REWARD], {start.name: start.source}, seed=pair, baselines=[], state=state),
@@ -71,8 +71,8 @@ def searches(args: Namespace) -> Iterator[Record]:
     about = {"kind": "searches", "start": start.name, **{key: getattr(args, key) for key in keys}}
     for number in range(1, args.rounds + 1):
         rounds = [search.round(number, args.candidates) for search in every]
-        own = [[*round.ready, *search.best()] for search, round in zip(every, rounds)]
-        result, names = _train(args, spec.config, about, own, seed=number - 1, seeds=1)
+        attempts = [[*round.ready, *search.best()] for search, round in zip(every, rounds)]
+        result, names = _train(args, spec.config, about, attempts, seed=number - 1, seeds=1)
         points = result.evaluations()
         for search, round, mine in zip(every, rounds, names):
             search.archive = record_round(search.archive, round, _of(result.rows, mine), _of(points, mine))
@@ -85,18 +85,21 @@ def searches(args: Namespace) -> Iterator[Record]:
         }
         seconds = result.summary["wall_time"]
         yield {**about, "stage": f"round {number}", **facts, "seconds": seconds, **records.describe(spec.config.device)}
-    # the best of each, the start, and the baselines, with seeds that no round had
-    own = [*(search.best() for search in every), [start]]
-    result, names = _train(args, spec.config, about, own, seed=args.rounds, seeds=args.held_out)
+    # the best of each search, the start, and the baselines, with seeds that no round had
+    attempts = [*(search.best() for search in every), [start]]
+    result, names = _train(args, spec.config, about, attempts, seed=args.rounds, seeds=args.held_out)
     names.append({HUMAN: HUMAN})
     *scores, of_start, of_human = [[x.fitness for x in _of(result.rows, mine, ()) if x.measured] for mine in names]
     facts = {**_by_arm(scores), "of_start": of_start, "of_human": of_human, "seconds": result.summary["wall_time"]}
     yield {**about, "stage": "held-out seeds", **facts, **records.describe(spec.config.device)}
 
 
-def _train(args: Namespace, cfg: Any, about: Record, own: Any, **seeds: int) -> tuple[RunResult, list[dict[str, str]]]:
+def _train(
+    args: Namespace, cfg: Any, about: Record, attempts: Any, **seeds: int
+) -> tuple[RunResult, list[dict[str, str]]]:
     """Train the candidates of all searches in one run; return, for each search, its names by those of the run."""
-    batch = {text: f"c{k:03d}" for k, text in enumerate(dict.fromkeys(one.source for mine in own for one in mine))}
+    unique_texts = dict.fromkeys(attempt.source for mine in attempts for attempt in mine)
+    batch = {text: f"c{k:03d}" for k, text in enumerate(unique_texts)}
     sizes = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations, "save_state": False}
     sizes.update(sim=cfg.sim, device=cfg.device, shaper_types=[REWARD], **seeds)
     folder = RUNS / args.task / records.identify({**about, **sizes, "texts": list(batch)})["id"]
@@ -104,7 +107,7 @@ def _train(args: Namespace, cfg: Any, about: Record, own: Any, **seeds: int) -> 
     is_there = (folder / "config.yaml").is_file()
     result = resume(folder) if is_there else evaluate(args.task, texts, overrides=words, output_dir=folder, **sizes)
     print(f"{folder}: {len(batch)} candidates, {result.summary['wall_time']:.0f} s", flush=True)
-    return result, [{batch[one.source]: one.name for one in mine} for mine in own]
+    return result, [{batch[attempt.source]: attempt.name for attempt in mine} for mine in attempts]
 
 
 def _of(rows: Sequence[Any], names: Mapping[str, str], others: Sequence[str] = BASELINES) -> list[Any]:
@@ -125,4 +128,4 @@ def means(row: Record, arm: str) -> list[float | None]:
 def differences(row: Record) -> list[float | None]:
     """Return what variants add in each pair of a record; None where one of the two has no fitness."""
     pairs = zip(*(means(row, arm) for arm in ARMS))
-    return [None if one is None or other is None else one - other for one, other in pairs]
+    return [None if a is None or b is None else a - b for a, b in pairs]

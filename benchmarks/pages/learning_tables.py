@@ -33,7 +33,7 @@ UNITS = {
 # tasks whose fitness is one, from 0 to 1
 FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 FRACTIONS += tuple(f"isaacgymenvs:{name}" for name in ("Cartpole", "FrankaCabinet", "FrankaCubeStack", "BallBalance"))
-Points = list[Record]  # of one candidate in one training, in order
+Points = list[Record]  # the points of a candidate's curve in one training
 
 
 def bounds(task: str) -> tuple[float, float]:
@@ -46,14 +46,14 @@ def bounds(task: str) -> tuple[float, float]:
 
 def curves(records: Sequence[Record]) -> list[Points]:
     """Return the curve of every candidate from the latest training of each kind."""
-    found: dict[tuple[str, str], dict[str, dict[str, Points]]] = {}
+    by_training: dict[tuple[str, str], dict[str, dict[str, Points]]] = {}
     for record in records:
         if record["kind"] == "learning":
-            runs = found.setdefault((record["label"], record["what"]), {})
+            runs = by_training.setdefault((record["label"], record["what"]), {})
             runs.setdefault(record["run"], {}).setdefault(record["candidate"], []).append(record)
     return [
         sorted(points, key=lambda r: r["point"])
-        for _, runs in sorted(found.items(), key=lambda x: (_order(x[0][1].split(":")[0]), x[0]))
+        for _, runs in sorted(by_training.items(), key=lambda x: (_order(x[0][1].split(":")[0]), x[0]))
         for _, points in sorted(runs[max(runs)].items())
     ]
 
@@ -133,13 +133,14 @@ def sides(records: Sequence[Record]) -> list[Record]:
     for _, trainings in sorted(tasks.items()):
         length = min(len(r["env_steps"]) for r in trainings)
         for side in ("ours", "mjlab"):
-            own = [r for r in trainings if r["side"] == side]
-            if own:
-                row = {**own[-1], "seeds": sum(r["seeds"] for r in own), "env_steps": own[-1]["env_steps"][:length]}
-                for curve in ("fitness", "reward"):  # of each point: the seeds of all records
-                    points = zip(*(r[curve][:length] for r in own))
+            of_side = [r for r in trainings if r["side"] == side]
+            if of_side:
+                last = of_side[-1]
+                row = {**last, "seeds": sum(r["seeds"] for r in of_side), "env_steps": last["env_steps"][:length]}
+                for curve in ("fitness", "reward"):  # each point gets the seeds of all records
+                    points = zip(*(r[curve][:length] for r in of_side))
                     row[curve] = [list(chain.from_iterable(point)) for point in points]
-                rows.append({**row, "id": " ".join(r["id"] for r in own if "id" in r)})
+                rows.append({**row, "id": " ".join(r["id"] for r in of_side if "id" in r)})
     return rows
 
 

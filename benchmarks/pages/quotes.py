@@ -8,7 +8,7 @@ from studies import analysis
 
 from .tables import select
 
-BEST = 20  # of the candidates of the study of ranks
+BEST = 20  # number of the best candidates in the study of ranks
 _date = itemgetter("date")
 
 
@@ -17,15 +17,15 @@ def whole_run(records: Sequence[Record]) -> str:
     size = (250, 256, 300)
     runs = [r for r in records if r["kind"] == "run" and (r["candidates"], r["envs"], r["iterations"]) == size]
     runs.sort(key=lambda r: r["date"])
-    own = [r for r in runs if r["label"] == runs[-1]["label"]]
-    complete = [r for r in own if "after_last_iteration_s" in r]
-    own, page = (complete, "page included") if complete else (own, "without the page")
-    times = sorted(r["seconds"] for r in own)
+    same_machine = [r for r in runs if r["label"] == runs[-1]["label"]]
+    complete = [r for r in same_machine if "after_last_iteration_s" in r]
+    timed, page = (complete, "page included") if complete else (same_machine, "without the page")
+    times = sorted(r["seconds"] for r in timed)
     count = f"in {len(times)} runs" if len(times) > 1 else "in one run"
     span = " to ".join(dict.fromkeys(f"{seconds:.0f}" for seconds in (times[0], times[-1])))
-    days = " to ".join(dict.fromkeys(r["date"].split()[0] for r in (own[0], own[-1])))
+    days = " to ".join(dict.fromkeys(r["date"].split()[0] for r in (timed[0], timed[-1])))
     what = "The whole command for 250 candidates and 300 iterations"
-    return f"{what} took {span} s {count}, {page} ({place(own[-1])}, {days})."
+    return f"{what} took {span} s {count}, {page} ({place(timed[-1])}, {days})."
 
 
 def processes(records: Sequence[Record]) -> str:
@@ -40,8 +40,8 @@ def processes(records: Sequence[Record]) -> str:
 
 def processor(records: Sequence[Record]) -> str:
     """Return the speed without a GPU."""
-    own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cpu" and r["candidates"] == 16]
-    row = max(own, key=_date)
+    on_cpu = [r for r in records if r["kind"] == "scaling" and r["device"] == "cpu" and r["candidates"] == 16]
+    row = max(on_cpu, key=_date)
     return (
         f"Without a GPU, {row['candidates']} candidates with {row['envs']} environments train at"
         f" {row['training'] / 1e3:.0f} k env-steps/s, {row['training'] / row['physics']:.0%} of bare physics"
@@ -51,13 +51,13 @@ def processor(records: Sequence[Record]) -> str:
 
 def ranks(records: Sequence[Record], study: Sequence[Record]) -> str:
     """Return how a ranking with the default setting agrees with a reference: over all candidates, and the best."""
-    runs = [own[-1] for own in analysis.trainings(study, "ranks")]
+    runs = [points[-1] for points in analysis.trainings(study, "ranks")]
     parts = []
     for task in ("Anymal", "Ant"):
-        own = [r for r in runs if r["task"] == task and r["complete"]]
-        defaults = [r for r in own if (r["role"], r["envs"], r["iterations"]) == ("cheap", 256, 500)]
+        task_runs = [r for r in runs if r["task"] == task and r["complete"]]
+        defaults = [r for r in task_runs if (r["role"], r["envs"], r["iterations"]) == ("cheap", 256, 500)]
         cheap = max(defaults, key=_date)
-        references = [r for r in own if r["role"] == "reference" and r["candidates"] == cheap["candidates"]]
+        references = [r for r in task_runs if r["role"] == "reference" and r["candidates"] == cheap["candidates"]]
         reference = max(references, key=_date)
         every, first = agreement(cheap, reference, None), agreement(cheap, reference, BEST)
         parts.append(
@@ -86,10 +86,10 @@ def agreement(cheap: Record, reference: Record, best: int | None) -> tuple[float
         best: only so many of the first candidates of the reference; None for all.
     """
     true = analysis.means(reference, range(reference["seeds"]))
-    own = analysis.means(cheap, range(cheap["seeds"]))
-    kept = sorted((name for name in own if name in true), key=lambda name: -true[name])[:best]
+    estimates = analysis.means(cheap, range(cheap["seeds"]))
+    kept = sorted((name for name in estimates if name in true), key=lambda name: -true[name])[:best]
     few = {**reference, "fitness": {name: reference["fitness"][name] for name in kept}}
-    return analysis.spearman({name: own[name] for name in kept}, true), analysis.reliability(few)
+    return analysis.spearman({name: estimates[name] for name in kept}, true), analysis.reliability(few)
 
 
 QUOTES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {

@@ -76,8 +76,8 @@ def _block(measured: list[Record], kind: str, device: str) -> str:
     records are in a comment.
     """
     if kind == "curves":
-        own = pictures([r for r in measured if not is_outside(r)])
-        tasks = [task for task, curves in own.items() if curves[0][0]["device"] == device]
+        curves_by_task = pictures([r for r in measured if not is_outside(r)])
+        tasks = [task for task, curves in curves_by_task.items() if curves[0][0]["device"] == device]
         return "".join(f"\n![how the baselines of {task} learn](images/{file_name(task)})\n" for task in tasks)
     rows = [row for row in select(kind, measured) if device in ("any", row["device"])]
     if not rows:

@@ -18,8 +18,8 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 from .learning_tables import bounds
 
 HEAT_MAP = "study_components.png"
-WORTH = (1, 5)  # of so many of the first, the table of ranks has what the best is worth
-LEAST_STEPS = 1e6  # env-steps of a candidate, from which a setting of one seed is in the table of ranks
+WORTH = (1, 5)  # the table of ranks has the true fitness of the best among so many first candidates
+LEAST_STEPS = 1e6  # env-steps that a candidate needs for a setting of one seed to be in the table of ranks
 
 
 def components(records: list[Record]) -> list[str]:
@@ -29,7 +29,7 @@ def components(records: list[Record]) -> list[str]:
     for task, points in tasks.items():
         last = points[-1]
         cells = [last["fitness"].get(name) for name in names]
-        shares = ["" if own is None else shown(mean_interval(known(own), bounds(task))) or "failed" for own in cells]
+        shares = ["" if cell is None else shown(mean_interval(known(cell), bounds(task))) or "failed" for cell in cells]
         rows.append([f"{task}, {last['seeds']} x {last['envs']:,}, {steps(last['env_steps'])}", *shares])
     head = ["task, seeds x environments, env-steps", *map(_title, names)]
     picture = ["", f"![what each component of shaping is worth](images/{HEAT_MAP})"]
@@ -38,8 +38,8 @@ def components(records: list[Record]) -> list[str]:
 
 def longest_components(records: list[Record]) -> dict[str, list[Record]]:
     """Return the longest training of each task, the study's tasks first."""
-    found = analysis.longest(analysis.trainings(records, "components"))
-    return {task: found[task] for task in sorted(found, key=lambda task: ([*TASKS, task].index(task), task))}
+    by_task = analysis.longest(analysis.trainings(records, "components"))
+    return {task: by_task[task] for task in sorted(by_task, key=lambda task: ([*TASKS, task].index(task), task))}
 
 
 def _title(name: str) -> str:
@@ -53,7 +53,7 @@ def plot_components(tasks: dict[str, list[Record]], path: Path) -> Path:
     columns = [*(f"no_{name}" for name in COMPONENTS), NOTHING]
     shares = {task: analysis.shares(points[-1]) for task, points in tasks.items()}
     same = {task: [name for name, text in variants(task).items() if text is None] for task in tasks}
-    cells = [[own.get(name, math.nan) for name in columns] for own in shares.values()]
+    cells = [[task_shares.get(name, math.nan) for name in columns] for task_shares in shares.values()]
     about = "fitness as a share of the complete human shaping's; mean of the seeds; =: the task's own is the same"
     figure, (axes,), top = new_figure(10.0, 1.7 + 0.55 * len(tasks), "What each component of shaping is worth", about)
     axes.imshow(cells, cmap="RdBu", vmin=0.0, vmax=2.0, aspect="auto")
@@ -75,17 +75,17 @@ def plot_components(tasks: dict[str, list[Record]], path: Path) -> Path:
 def ranks(records: list[Record]) -> list[str]:
     runs = analysis.trainings(records, "ranks")
     lines: list[str] = []
-    for task in dict.fromkeys(own[-1]["task"] for own in runs):
-        own = [x for x in runs if x[-1]["task"] == task]
-        references = [x for x in own if x[-1]["role"] == "reference"]
-        cheap = [x for x in own if x[-1]["role"] == "cheap"]
+    for task in dict.fromkeys(points[-1]["task"] for points in runs):
+        task_runs = [x for x in runs if x[-1]["task"] == task]
+        references = [x for x in task_runs if x[-1]["role"] == "reference"]
+        cheap = [x for x in task_runs if x[-1]["role"] == "cheap"]
         if not references or not cheap:
             continue
         points = max(references, key=lambda x: x[-1]["candidates"] * x[-1]["seeds"] * x[-1]["env_steps"])
         cheap = [x for x in cheap if x[-1]["candidates"] == points[-1]["candidates"]]
         if cheap:
-            found = agreements([*cheap, points], points[-1])
-            lines += [*origins([*cheap, [points[-1]]]), *_task_ranks(task, found, points[-1]), ""]
+            settings = agreements([*cheap, points], points[-1])
+            lines += [*origins([*cheap, [points[-1]]]), *_task_ranks(task, settings, points[-1]), ""]
     return lines[:-1]
 
 
@@ -114,13 +114,13 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
         verdict = f"No setting reaches {ENOUGH}; the highest is {top.spearman:.2f}: {_setting(top)}."
     else:
         verdict = f"The cheapest with {ENOUGH} is {_setting(best)}: {best.spearman:.2f}."
-    large = [own for own in found if own.env_steps >= LEAST_STEPS and own.seeds == 1] or found
+    large = [row for row in found if row.env_steps >= LEAST_STEPS and row.seeds == 1] or found
     rows = [
         [
-            f"{own.envs:,}", f"{own.iteration:,}", f"{own.seeds}", steps(own.env_steps), f"{own.spearman:.2f}",
-            ", ".join(f"{own.tops[top]:.0%}" for top in TOPS), ", ".join(f"{own.worth[top]:.2f}" for top in WORTH),
+            f"{row.envs:,}", f"{row.iteration:,}", f"{row.seeds}", steps(row.env_steps), f"{row.spearman:.2f}",
+            ", ".join(f"{row.tops[top]:.0%}" for top in TOPS), ", ".join(f"{row.worth[top]:.2f}" for top in WORTH),
         ]
-        for own in large
+        for row in large
     ]  # fmt: skip
     head = ["environments", "iterations", "seeds", "env-steps of each candidate", "Spearman",
             f"true best in the first {', '.join(map(str, TOPS))}",
@@ -147,15 +147,15 @@ def steps(count: float) -> str:
 
 def origins(runs: Sequence[list[Record]]) -> list[str]:
     """Return the ids of trainings' last records, machine, date and commands, and what is not complete."""
-    ids = [own[-1]["id"] for own in runs if "id" in own[-1]]
+    ids = [points[-1]["id"] for points in runs if "id" in points[-1]]
     lines = [f"<!-- records: {' '.join(ids)} -->", ""] if ids else []
-    for machine in dict.fromkeys(own[-1].get("machine", "unknown machine") for own in runs):
-        same = [own[-1] for own in runs if own[-1].get("machine", "unknown machine") == machine]
+    for machine in dict.fromkeys(points[-1].get("machine", "unknown machine") for points in runs):
+        same = [points[-1] for points in runs if points[-1].get("machine", "unknown machine") == machine]
         days = sorted({r["date"].split()[0] for r in same if "date" in r})
         lines += [f"{machine}{', ' if days else ''}{' and '.join(days)}:", ""]
         commands = list(dict.fromkeys(f"    {r['command']}" for r in same if "command" in r))
         lines += [*commands, ""] if commands else []
-    cut = [own[-1] for own in runs if not own[-1]["complete"]]
+    cut = [points[-1] for points in runs if not points[-1]["complete"]]
     if cut:
         which = ", ".join(f"{r['task']} at iteration {r['iteration']:,} of {r['iterations']:,}" for r in cut)
         lines += [f"Stopped before the end: {which}.", ""]

@@ -14,7 +14,7 @@ from measurements.searches import differences, means
 
 from . import learning_tables
 
-SHOWN_SEEDS = 5  # of the table of simulated runs
+SHOWN_SEEDS = 5  # seeds in the table of simulated runs
 
 
 def _quarters(curve: str, row: Record) -> str:
@@ -174,7 +174,7 @@ def select(kind: str, records: list[Record]) -> list[Record]:
         return learning_tables.ROWS[kind](records)
     if kind == "speed":
         return speed_rows(records)
-    if kind == "headline":  # of the README
+    if kind == "headline":  # the README's speed
         return [row for row in speed_rows(records) if row["candidates"] == 250]
     rows = latest(records, kind, *IDENTITY[kind])
     if kind == "processes":
@@ -190,8 +190,8 @@ def select(kind: str, records: list[Record]) -> list[Record]:
 
 def speed_rows(records: Sequence[Record]) -> list[Record]:
     """Return the newest record of any GPU for few, many and very many candidates."""
-    own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
-    newest = {r["candidates"]: r for r in sorted(own, key=lambda r: r["date"])}
+    on_gpu = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
+    newest = {r["candidates"]: r for r in sorted(on_gpu, key=lambda r: r["date"])}
     return [newest[count] for count in (4, 250, 1000) if count in newest]
 
 
@@ -204,9 +204,9 @@ def of_one_host(rows: list[Record]) -> list[Record]:
 
 def _single(row: Record, rows: list[Record]) -> dict[str, Any]:
     """Return the speed of one device with all candidates, and with as many as each of several trains."""
-    singles = {own["candidates"]: own["training"] for own in rows if own["count"] == 1 and own["envs"] == row["envs"]}
-    known = {"one": singles.get(row["candidates"]), "share": singles.get(row["candidates"] // row["count"])}
-    return {key: value for key, value in known.items() if value is not None}
+    singles = {r["candidates"]: r["training"] for r in rows if r["count"] == 1 and r["envs"] == row["envs"]}
+    speeds = {"one": singles.get(row["candidates"]), "share": singles.get(row["candidates"] // row["count"])}
+    return {key: value for key, value in speeds.items() if value is not None}
 
 
 def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:

@@ -24,21 +24,21 @@ def known(fitness: Iterable[float | None]) -> Scores:
 def trainings(records: Sequence[Record], kind: str) -> list[list[Record]]:
     """Return the evaluations of each training, in order: the last complete one of its facts, else the last."""
     facts = ("kind", "task", "role", "envs", "iterations", "seeds", "first_seed", "overrides", "candidates")
-    found: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    by_facts: dict[tuple[str, str], dict[str, list[Record]]] = {}
     for record in records:
         if record["kind"] == kind and "iteration" in record:
             key = str([record.get(name) for name in facts]), str(record.get("label", ""))
             run = f"{record['complete']} {record.get('date', '')}"
-            found.setdefault(key, {}).setdefault(run, []).append(record)
-    chosen = [runs[max(runs)] for runs in found.values()]  # True sorts after False
-    return [sorted(own, key=lambda r: r["iteration"]) for own in chosen]
+            by_facts.setdefault(key, {}).setdefault(run, []).append(record)
+    chosen = [runs[max(runs)] for runs in by_facts.values()]  # True sorts after False
+    return [sorted(training, key=lambda r: r["iteration"]) for training in chosen]
 
 
 def longest(runs: Sequence[list[Record]]) -> dict[str, list[Record]]:
     """Return for each task the training with most env-steps, of those with most seeds."""
     by_task: dict[str, list[Record]] = {}
-    for own in sorted(runs, key=lambda own: (own[-1]["seeds"], own[-1]["env_steps"])):
-        by_task[own[-1]["task"]] = own
+    for training in sorted(runs, key=lambda points: (points[-1]["seeds"], points[-1]["env_steps"])):
+        by_task[training[-1]["task"]] = training
     return by_task
 
 
@@ -47,14 +47,14 @@ def longest(runs: Sequence[list[Record]]) -> dict[str, list[Record]]:
 
 def shares(last: Record) -> dict[str, float]:
     """Return each group's mean as a share of the human baseline's, over the seeds that both have; NaN of 0."""
-    found = {}
+    by_name = {}
     for name, fitness in last["fitness"].items():
         others = last["fitness"].get(HUMAN, [])
         pairs = [(x, y) for x, y in zip(fitness, others) if x is not None and y is not None]
         if pairs:
             above, below = map(math.fsum, zip(*pairs))
-            found[name] = above / below if below else math.nan
-    return found
+            by_name[name] = above / below if below else math.nan
+    return by_name
 
 
 # ranks
@@ -84,12 +84,12 @@ class Agreement:
 
 def means(record: Record, seeds: Sequence[int]) -> dict[str, float]:
     """Return the mean fitness over these positions of seeds of each candidate that has all; without baselines."""
-    found = {}
+    by_name = {}
     for name, fitness in record["fitness"].items():
-        own = [fitness[k] for k in seeds]
-        if name not in BASELINES and None not in own:
-            found[name] = mean(own)
-    return found
+        values = [fitness[k] for k in seeds]
+        if name not in BASELINES and None not in values:
+            by_name[name] = mean(values)
+    return by_name
 
 
 def agreement(cheap: Record, reference: Record, seeds: int) -> Agreement:
@@ -103,19 +103,19 @@ def agreement(cheap: Record, reference: Record, seeds: int) -> Agreement:
     both = 0
     for chosen in combinations(range(cheap["seeds"]), seeds):
         true = means(reference, [k for k in every if not itself or k not in chosen])
-        own = means(cheap, chosen)
-        shared = [name for name in own if name in true]
+        estimates = means(cheap, chosen)
+        shared = [name for name in estimates if name in true]
         both = len(shared)
-        correlations.append(spearman(own, true))
-        order = sorted(shared, key=lambda name: own[name], reverse=True)
+        correlations.append(spearman(estimates, true))
+        order = sorted(shared, key=lambda name: estimates[name], reverse=True)
         best = max(shared, key=lambda name: true[name])
-        place = sum(own[name] > own[best] for name in shared)  # equals are before it
+        rank = sum(estimates[name] > estimates[best] for name in shared)  # from 0; equal candidates do not count
         for top in TOPS:
-            hits[top].append(place < top)
+            hits[top].append(rank < top)
             worth[top].append(max(true[name] for name in order[:top]))
+    tops, worths = ({top: mean(values) for top, values in by_top.items()} for by_top in (hits, worth))
     return Agreement(
-        cheap["envs"], cheap["iteration"], seeds, mean(correlations), {top: mean(own) for top, own in hits.items()},
-        {top: mean(own) for top, own in worth.items()}, both, seeds * cheap["env_steps"],
+        cheap["envs"], cheap["iteration"], seeds, mean(correlations), tops, worths, both, seeds * cheap["env_steps"],
     )  # fmt: skip
 
 
@@ -127,6 +127,6 @@ def reliability(reference: Record) -> float:
 
 
 def cheapest(found: Sequence[Agreement]) -> Agreement | None:
-    """Return the setting with the fewest env-steps that agrees enough; None if there is none."""
-    enough = [own for own in found if own.spearman >= ENOUGH]
-    return min(enough, key=lambda own: own.env_steps, default=None)
+    """Return the setting with the fewest env-steps that agrees enough; None if no setting does."""
+    enough = [setting for setting in found if setting.spearman >= ENOUGH]
+    return min(enough, key=lambda setting: setting.env_steps, default=None)

@@ -39,14 +39,14 @@ def variants(task: str) -> dict[str, str | None]:
     """
     human = shaping_source(find_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
     raw = {name: shaping_source(_raw(task, name), types) for name, types in COMPONENTS.items()}
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for name, types in COMPONENTS.items():
-        own = shaping_source(human.text, types)
-        same = own.fingerprint() == raw[name].fingerprint() or (task, name) in SAME
+        component = shaping_source(human.text, types)
+        same = component.fingerprint() == raw[name].fingerprint() or (task, name) in SAME
         without = f"The human baseline of {task} without its {name}."
-        found[f"no_{name}"] = None if same else replaced(human, {name: raw[name]}).with_docstring(without)
-    found[NOTHING] = replaced(human, raw).with_docstring(f"{task} without any shaping, from raw torques.")
-    return found
+        texts[f"no_{name}"] = None if same else replaced(human, {name: raw[name]}).with_docstring(without)
+    texts[NOTHING] = replaced(human, raw).with_docstring(f"{task} without any shaping, from raw torques.")
+    return texts
 
 
 def replaced(human: Source, parts: dict[str, Source]) -> Source:
@@ -54,11 +54,12 @@ def replaced(human: Source, parts: dict[str, Source]) -> Source:
     result = human
     for name, part in parts.items():
         types = COMPONENTS[name]
-        own = [definition for names in part.shapers(SHAPER_TYPES).values() for definition in names]
-        if not own and any(result.function(kind) for kind in types):
-            raise ValueError(f"there is no {name} that could replace the human baseline's")
-        drop = [*types, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) else [])]
-        roots = [*own, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) and ACTION_DIM in part.definitions else [])]
+        definitions = [definition for names in part.shapers(SHAPER_TYPES).values() for definition in names]
+        if not definitions and any(result.function(kind) for kind in types):
+            raise ValueError(f"no {name} could replace the human baseline's")
+        has_action = bool(set(definitions) & set(ACTION_TYPES))
+        drop = [*types, *([ACTION_DIM] if has_action else [])]
+        roots = [*definitions, *([ACTION_DIM] if has_action and ACTION_DIM in part.definitions else [])]
         result = result.without(drop)
         result = result.joined(part, roots) if roots else result
     return shaping_source(result.text, SHAPER_TYPES)

@@ -30,8 +30,8 @@ def generated(task: str, count: int) -> dict[str, str]:
     )
     for generation in range(1, GENERATIONS + 1):
         size = -(-count // GENERATIONS)
-        made = proposer.propose(archive, generation, size)
-        archive.attempts += [Attempt(p.name, generation, p.source, p.parents, p.origin, fitness=0.0) for p in made]
+        for p in proposer.propose(archive, generation, size):
+            archive.attempts.append(Attempt(p.name, generation, p.source, p.parents, p.origin, fitness=0.0))
     return {attempt.name: attempt.source for attempt in archive.attempts[:count]}
 
 
@@ -52,5 +52,5 @@ def ranks(study: Study) -> None:
             if args.role not in (role, "both"):
                 continue
             for envs in sizes:
-                own = {**about, "role": role, "envs": envs}
-                study.train(own, candidates, seeds, first, num_envs_per_candidate=envs, **evaluation)
+                facts = {**about, "role": role, "envs": envs}
+                study.train(facts, candidates, seeds, first, num_envs_per_candidate=envs, **evaluation)

@@ -95,7 +95,7 @@ def evaluations(result: RunResult, about: Record) -> list[Record]:
         rows.setdefault(point.iteration, {}).setdefault(point.candidate, {})[point.seed] = point.fitness
         steps[point.iteration] = point.env_steps
     seeds = range(about["first_seed"], about["first_seed"] + about["seeds"])
-    names = list(dict.fromkeys(name for own in rows.values() for name in own))
+    names = list(dict.fromkeys(name for by_name in rows.values() for name in by_name))
     cfg, _ = folder.read()
     failed = {name: error.splitlines()[0] for name, error in result.failed.items()}
     facts = {"complete": result.complete, "failed": failed, "wall_time": result.summary.get("wall_time")}

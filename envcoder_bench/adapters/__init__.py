@@ -1,1 +1,1 @@
-"""One candidate's environment for other libraries: Gymnasium, ElegantRL, rsl_rl, and what wraps these."""
+"""One candidate's environments for other libraries: Gymnasium, ElegantRL, rl_games and rsl_rl."""

@@ -16,22 +16,22 @@ from envcoder_bench.core.errors import UserError
 class IsaacVecEnv:
     """Environments with tensors on their device, which are reset when their episode ends.
 
-    ``Config(AgentPPO, IsaacVecEnv, env_args)`` makes it, and another one for the evaluator. ElegantRL passes those of
-    ``env_args`` that are arguments here; ``IsaacVecEnv("Ant", num_envs=64).env_args`` are complete.
+    ``Config(AgentPPO, IsaacVecEnv, env_args)`` makes them, and others for the evaluator. ElegantRL passes the values of
+    ``env_args`` that are arguments of this class; ``IsaacVecEnv("Ant", num_envs=64).env_args`` has them all.
 
     Args:
         env_name: the task, see ``make_env``.
         num_envs, env_num: number of environments, by either name.
-        gpu_id, device_id, sim_device_id, rl_device_id: number of the GPU, by any of these names, which must agree; the
-            CPU if it is negative or there is none.
-        headless, should_print: for ElegantRL's examples; nothing is rendered.
+        gpu_id, device_id, sim_device_id, rl_device_id: number of the GPU, by any of these names, which must agree.
+            Without a GPU, or with a negative number, the CPU is used.
+        headless, should_print: arguments of ElegantRL's examples; nothing is rendered.
         state_dim, action_dim, if_discrete: checked, if they are given.
         candidate, seed, evaluation, shaper_types, overrides: see ``make_env``.
 
     Attributes:
         env_name, num_envs, env_num, max_step, state_dim, action_dim, if_discrete, target_return, device: as ElegantRL
             reads them; ``max_step`` is the number of control steps until the time-out.
-        env_args: the arguments that make this environment again, with its sizes.
+        env_args: the arguments that make these environments again, with their sizes.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class IsaacVecEnv:
 
     @classmethod
     def of(cls, env: SingleCandidateEnv, arguments: Mapping[str, Any]) -> IsaacVecEnv:
-        """Wrap environments that exist; ``arguments`` are those, beside sizes, that would make them."""
+        """Wrap existing environments; ``arguments`` would make them, and do not contain sizes."""
         wrapped = cls.__new__(cls)
         wrapped._begin(env, arguments)
         return wrapped
@@ -143,7 +143,7 @@ class IsaacOneEnv(IsaacVecEnv):
 
 
 def _device(numbers: Mapping[str, int | None]) -> str:
-    """Return the torch device by ElegantRL's rule: the CPU for a negative number, or where there is no CUDA."""
+    """Return the torch device by ElegantRL's rule: the CPU for a negative number or without CUDA."""
     ids = {name: number for name, number in numbers.items() if number is not None}
     if len(set(ids.values())) > 1:
         raise UserError(f"{', '.join(f'{name}={number}' for name, number in ids.items())}: give one device")

@@ -13,10 +13,10 @@ from envcoder_bench.core.errors import UserError
 
 
 class GymnasiumVectorEnv(VectorEnv):
-    """NumPy arrays in and out; environments whose episode ends are reset in the same step.
+    """Environments with NumPy arrays, which are reset in the same step in which their episode ends.
 
-    ``infos["final_obs"]`` has the last observation of episodes that ended, ``infos["_final_obs"]`` which ones did.
-    Rewards are float32. Tensors, without copies to the CPU, are those of ``tensors``.
+    ``infos["_final_obs"]`` tells which episodes have ended, and ``infos["final_obs"]`` has their last observations.
+    Rewards are float32. ``tensors`` avoids the copies to the CPU.
 
     Attributes:
         tensors: the same environments with tensors on their device: ``tensors.reset()``, ``tensors.step(actions)``.
@@ -49,7 +49,7 @@ class GymnasiumVectorEnv(VectorEnv):
         assert step.final_obs is not None
         done, infos = _array(step.done), {}
         if done.any():
-            final = np.full(self.num_envs, None, dtype=object)  # as Gymnasium's own vector environments
+            final = np.full(self.num_envs, None, dtype=object)  # Gymnasium's own vector environments do this
             last = _array(step.final_obs)
             for k in np.flatnonzero(done):
                 final[k] = last[k]

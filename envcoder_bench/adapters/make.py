@@ -27,15 +27,15 @@ def make_env(
 
     Args:
         task: a task's name, its folder or ``module:Class``.
-        candidate: a file; or a text by its name, ``{name: source}``; or ``"human"`` or ``"unshaped"``; default human.
+        candidate: a file; a text by its name, ``{name: source}``; or ``"human"``, the default, or ``"unshaped"``.
         num_envs: number of environments.
         api: ``gymnasium`` for a ``gymnasium.vector.VectorEnv``, ``elegantrl`` for the environment of ElegantRL's Isaac
             Gym examples, ``rl_games`` for its vecenv, ``rsl_rl`` for its ``VecEnv``.
-        seed: as of a run's group; equal seeds give equal random numbers.
-        evaluation: use the initial states, goals, terminal and reward of the unshaped task, with the candidate's
-            observations and actions, as when fitness is measured.
+        seed: the seed of a run's group; equal seeds give equal random numbers.
+        evaluation: whether to use the initial states, goals, terminal and reward of the unshaped task with the
+            candidate's observations and actions, as when fitness is measured.
         shaper_types: functions to take from the candidate; default all that it defines.
-        overrides: for keys of cfg/, ``["task.env.maxEffort=100"]`` or ``{"task.env.maxEffort": 100}``.
+        overrides: values of keys of cfg/, ``["task.env.maxEffort=100"]`` or ``{"task.env.maxEffort": 100}``.
         settings: keys of cfg/config.yaml, such as ``device="cpu"`` or ``baseline="unshaped"``.
 
     Raises:

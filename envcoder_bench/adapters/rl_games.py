@@ -35,11 +35,11 @@ class RlGamesVecEnv(IVecEnv):
 
 
 def register(name: str, task: str, **arguments: Any) -> None:
-    """Register the environments of a candidate with rl_games, whose YAML then has ``env_name: name``.
+    """Register the environments of a candidate with rl_games. Its YAML then has ``env_name: name``.
 
     Args:
-        name: for rl_games.
-        task, arguments: as of ``make_env``, except ``num_envs``, which is ``num_actors`` of the YAML.
+        name: the name in rl_games.
+        task, arguments: arguments of ``make_env``, except ``num_envs``: the YAML's ``num_actors`` sets that.
     """
 
     def make(_name: str, num_actors: int, **more: Any) -> RlGamesVecEnv:

@@ -15,7 +15,7 @@ class RslRlVecEnv:
     """Environments for rsl_rl's runners: observations are a TensorDict with the group ``policy``.
 
     Attributes:
-        num_envs, num_actions, max_episode_length, device, cfg: as rsl_rl's ``VecEnv`` has them.
+        num_envs, num_actions, max_episode_length, device, cfg: attributes of rsl_rl's ``VecEnv``.
         episode_length_buf: ``(num_envs,)`` int64, control steps since the episode began. The environments do not read
             what is written to it, such as rsl_rl's random initial lengths.
     """

@@ -20,7 +20,7 @@ from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 
 CandidateLike = None | str | Path | Mapping[str, str]
-_POLL = 100  # steps between two looks at the device's fault flags, each of which waits for the device
+_POLL = 100  # steps between two readings of the fault flags; each reading waits for the device
 
 
 class SingleCandidateEnv:
@@ -31,7 +31,7 @@ class SingleCandidateEnv:
         task, candidate: names.
         num_envs, obs_dim, action_dim, max_steps: environments, widths, and control steps until the time-out.
         clip_observations, clip_actions: limits of observations and actions; may be infinite.
-        device: of all tensors.
+        device: the device of all tensors.
     """
 
     def __init__(self, env: GroupedVecTask, task: str, candidate: str) -> None:
@@ -48,11 +48,11 @@ class SingleCandidateEnv:
         """Begin an episode in every environment; return observations ``(num_envs, obs_dim)``.
 
         The first reset without a seed, or with the seed of the group, begins as a GroupedVecTask does. Any other reset
-        has other random numbers: with a seed always the same ones, without one the next ones.
+        has other random numbers. With a seed they are always the same; without one they continue.
         """
         if seed is not None:
             is_group_seed = seed == self.env.group_seeds[0]
-            # beyond the counters of training and evaluation; noise has room for 2^58 steps
+            # the counters follow those of training and evaluation; noise has room for 2^58 steps
             first = 0 if is_group_seed else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
             obs = self.env.begin_all(first)
         else:
@@ -98,7 +98,7 @@ def make_single(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     **settings: Any,
 ) -> SingleCandidateEnv:
-    """Make what the adapters wrap. Arguments and errors as of ``make.make_env``."""
+    """Make the environments that the adapters wrap. Arguments and errors are those of ``make.make_env``."""
     sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
     for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
         raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
@@ -111,7 +111,7 @@ def make_single(
 
 
 def _source(spec: RunSpec, candidate: CandidateLike) -> CandidateSource:
-    """Read the one candidate."""
+    """Read the candidate; raise UserError if there are several."""
     baseline = HUMAN if candidate is None else candidate
     if isinstance(baseline, str) and baseline in BASELINE_FILES:
         return next(source for source in baseline_sources(spec.task, spec.config.task) if source.name == baseline)

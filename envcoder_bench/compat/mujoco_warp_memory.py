@@ -1,10 +1,10 @@
-"""Memory of MuJoCo Warp's worlds: arrays that their steps do not touch, and what a step allocates.
+"""Memory of MuJoCo Warp's worlds: arrays that steps do not touch, and the allocations of a step.
 
-Uses ``smooth.skip_qacc_smooth``, and which fields of ``Data`` the code of MuJoCo Warp 4.0 reads; while a step's
-allocations are counted, replaces Warp's functions that make arrays.
+Uses ``smooth.skip_qacc_smooth``, and knowledge of the fields of ``Data`` that the code of MuJoCo Warp 4.0 reads. While
+a step's allocations are counted, it replaces Warp's functions that make arrays.
 
-Why: ``make_data`` allocates what any solver, integrator or option needs, a fifth of an ANYmal's memory for nothing, and
-steps allocate arrays inside, which no function reports.
+Why: ``make_data`` allocates arrays for every solver, integrator and option. For an ANYmal, a fifth of the memory is
+unused. Steps allocate arrays, too, and no function reports them.
 
 Upstream: google-deepmind/mujoco_warp issue 926 (open) is about memory that is allocated in advance; no issue about
 unused arrays was found.
@@ -20,7 +20,7 @@ import warp as wp
 
 from mujoco_batches.compat import difference, warn_once
 
-_READ = "4.0."  # the version whose code was read for this; with another one all arrays are kept
+_READ = "4.0."  # the version whose code was read; with another version all arrays are kept
 
 
 def drop_untouched(model: mjw.Model, data: mjw.Data) -> None:
@@ -47,11 +47,11 @@ def drop_untouched(model: mjw.Model, data: mjw.Data) -> None:
         old = getattr(owner, name)
         setattr(owner, name, wp.empty((old.shape[0], 0), dtype=old.dtype, device=old.device))
     if smooth.skip_qacc_smooth(model, data):
-        data.qLD = _one_row(data.qLD)  # its shape is needed, for temporary arrays
+        data.qLD = _share_row(data.qLD)  # only its shape is needed, for temporary arrays
 
 
 def _difference() -> str:
-    """Return how MuJoCo Warp differs from the version whose code was read; empty if it does not."""
+    """Return the difference of MuJoCo Warp from the version whose code was read; empty if there is none."""
     if not mjw.__version__.startswith(_READ):
         return f"it is version {mjw.__version__}"
     try:
@@ -61,7 +61,7 @@ def _difference() -> str:
     return difference(smooth, {"skip_qacc_smooth": ("m", "d")})
 
 
-def _one_row(old: wp.array) -> wp.array:
+def _share_row(old: wp.array) -> wp.array:
     """Return an array of the same shape, whose rows are all in the same memory."""
     row = wp.zeros((1, *old.shape[1:]), dtype=old.dtype, device=old.device)
     new = wp.array(ptr=row.ptr, dtype=old.dtype, shape=old.shape, strides=(0, *row.strides[1:]), device=old.device)
@@ -74,18 +74,18 @@ def allocated_by(function: Callable[[], object]) -> int:
     makers = {name: getattr(wp, name) for name in ("empty", "zeros", "full", "empty_like", "zeros_like", "clone")}
     sizes: list[int] = []
 
-    def counted(make: Callable[..., wp.array]) -> Callable[..., wp.array]:
-        def counting(*args: Any, **kwargs: Any) -> wp.array:
+    def with_count(make: Callable[..., wp.array]) -> Callable[..., wp.array]:
+        def make_and_count(*args: Any, **kwargs: Any) -> wp.array:
             new = make(*args, **kwargs)
             sizes.append(new.capacity)
             return new
 
-        return counting
+        return make_and_count
 
-    # MuJoCo Warp calls them as attributes of the module, so that replacing these counts all
+    # MuJoCo Warp calls these functions as attributes of the module, so that replaced ones count all arrays
     try:
         for name, make in makers.items():
-            setattr(wp, name, counted(make))
+            setattr(wp, name, with_count(make))
         function()
     finally:
         for name, make in makers.items():

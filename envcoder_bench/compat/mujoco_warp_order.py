@@ -1,4 +1,4 @@
-"""MuJoCo Warp's constraints and sums in a fixed order, so that a world's bits depend on nothing but its own state.
+"""MuJoCo Warp's constraints and sums in a fixed order, so that a world's bits depend only on its own state.
 
 Replaces ``solver._update_gradient`` and ``_update_gradient_incremental``, and of ``derivative`` the kernel that adds
 forces to parent bodies; uses ``passive._qfrc_passive_kernel`` and ``support.jac_dof``. Models without a ``RowOrder``
@@ -10,11 +10,11 @@ option ``opt.deterministic`` does not sort contacts and rows (4.0), and sorts ev
 
 Upstream: google-deepmind/mujoco_warp issue 562, with the open pull requests 1422 and 1533.
 
-There is no fallback: whoever asks for a deterministic simulation gets one or an error.
+Without these parts, a deterministic simulation is an error.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportPrivateImportUsage=false
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# Warp compiles these functions. They only look like Python, so that a type checker misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 # pyright: reportReturnType=false
@@ -35,7 +35,7 @@ except ImportError:
 
 jac_dof: Any = getattr(support, "jac_dof", None)
 
-_MAX_DOFS = 50  # beyond, the solver splits dot products over threads, and adds the parts by atomics
+_MAX_DOFS = 50  # with more, the solver splits dot products over threads, and adds the parts by atomics
 
 
 class RowOrder:
@@ -76,7 +76,7 @@ class RowOrder:
     def sort(self, model: mjw.Model, data: mjw.Data) -> None:
         """Launch the sort of the present rows."""
         efc, contact, shape = data.efc, data.contact, (data.nworld, data.njmax)
-        # rank by key, exchange the rows in place, and tell contacts where theirs are
+        # rank the rows by key, exchange them in place, and update the contacts' addresses
         wp.launch(
             row_keys,
             dim=shape,
@@ -126,7 +126,7 @@ def _sum_gravity_compensation(model: mjw.Model, data: mjw.Data) -> None:
 
 
 def _difference() -> str:
-    """Return how MuJoCo Warp's parts differ from those of 4.0; empty if they do not."""
+    """Return the difference of MuJoCo Warp's parts from those of 4.0; empty if there is none."""
     update = {"_update_gradient": ("m", "d", "ctx"), "_update_gradient_incremental": ("m", "d", "ctx", "stable_fast")}
     jacobian = ("body_parentid", "body_rootid", "dof_bodyid", "body_isdofancestor", "subtree_com_in", "cdof_in")
     return (
@@ -143,9 +143,9 @@ def _is_ordered(model: mjw.Model) -> bool:
 
 @functools.cache
 def _order_solver() -> None:
-    """Replace what adds by atomics in MuJoCo Warp's solver and in its integrator ``implicit``.
+    """Replace the atomic sums in MuJoCo Warp's solver and in its integrator ``implicit``.
 
-    Other models of the process have the solver as it was.
+    Other models of the process are simulated as before.
     """
     rebuild, update = solver._update_gradient, solver._update_gradient_incremental
 
@@ -189,13 +189,13 @@ def row_keys(
 ):
     """Compute each constraint's place in the order, at its first row: type, then joint, or pair of geoms and contact.
 
-    The lowest byte is the number of its rows; a contact's rows are adjacent. Of constraints other than contacts every
-    row counts as one, because those of one constraint are in order, and stay so.
+    The lowest byte is the number of its rows; a contact's rows are adjacent. Each row of another constraint counts as a
+    constraint of its own, because the rows of such a constraint are in order and stay so.
     """
     env, row = wp.tid()
     if row >= wp.min(nefc[env], keys.shape[1]):
         return
-    number = ident[env, row]  # of a joint or a contact
+    number = ident[env, row]  # the number of a joint or a contact
     if kind[env, row] < _CONTACT:
         keys[env, row] = (wp.int64(kind[env, row]) << wp.int64(56)) + (wp.int64(number) << wp.int64(8)) + wp.int64(1)
         return
@@ -251,7 +251,7 @@ def rank_rows(
 
 @wp.kernel(enable_backward=False)
 def plan_swaps(nefc: wp.array[wp.int32], source: wp.array2d[wp.int32]):
-    """Replace the source of each place by where that row is after the swaps of all places before."""
+    """Replace each row's source by its position after the swaps of all rows before it."""
     env = wp.tid()
     for i in range(wp.min(nefc[env], source.shape[1])):
         j = source[env, i]
@@ -334,7 +334,7 @@ def readdress(
 
 @wp.kernel(enable_backward=False)
 def sort_ids(count: wp.array[wp.int32], done: wp.array[wp.bool], ids: wp.array2d[wp.int32]):
-    """Sort each world's list of changed rows; a handful, by insertion."""
+    """Sort each world's list of changed rows by insertion; there are only a few."""
     env = wp.tid()
     if done[env]:
         return
@@ -375,7 +375,7 @@ def add_to_parents(
 ):
     """Add the bodies of a level of the tree to their parents, siblings in order; the first sibling's thread adds all.
 
-    It has the arguments of MuJoCo Warp's kernel, and both arrays are one.
+    It has the arguments of MuJoCo Warp's kernel; both arrays are the same.
     """
     env, node, dof = wp.tid()
     parent = body_parentid[level[node]]

@@ -1,7 +1,7 @@
 """The files of ``torch.save`` and ``torch.jit.save``, read within limits.
 
-Python's zipfile may see other records in a crafted archive than torch does, so that this is torch's own reader, which
-has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_container.h; torch 2.11 to 2.13).
+In a crafted archive, Python's zipfile may see other records than torch. This module therefore uses torch's own reader,
+which has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_container.h; torch 2.11 to 2.13).
 """
 
 import io
@@ -17,17 +17,17 @@ from torch import Tensor
 from torch.jit._recursive import wrap_cpp_module
 
 _ZIP = b"PK\x03\x04"  # files that begin with something else are read by other loaders of torch
-# bytes that the content may be larger than the file: torch compresses only TorchScript's code
+# bytes by which the content may exceed the file: torch compresses only TorchScript's code
 _ALLOWANCE = 64 << 20
 _ARRAY = re.compile(rb"c(__builtin__|builtins)\nbytearray\n")
 
 
 class ArchiveError(ValueError):
-    """A file is damaged, or stands for far more bytes than it has."""
+    """A file is damaged, or expands to far more bytes than it has."""
 
 
 def load_plain(file: Path | BinaryIO) -> Any:
-    """Return what ``torch.save`` wrote, on the CPU, if it is plain data.
+    """Return the value that ``torch.save`` wrote, on the CPU, if it is plain data.
 
     Raises:
         ArchiveError: a checksum is wrong, or the content could take all memory.
@@ -55,13 +55,13 @@ def load_plain(file: Path | BinaryIO) -> Any:
     file.seek(0)
     saved = torch.load(file, map_location="cpu", weights_only=True)
     size = sum(x.numel() * x.element_size() for x in _tensors(saved))
-    if size > limit:  # one number can be stretched over any shape
+    if size > limit:  # a single number can be expanded to any shape
         raise ArchiveError(f"its tensors take {size >> 20:,} MiB, and it has {limit - _ALLOWANCE >> 10:,} KiB")
     return saved
 
 
 def archive_records(content: bytes) -> dict[str, bytes] | None:
-    """Return the records of an archive by name; None if the content is no archive.
+    """Return the records of an archive by name; None if the content is not an archive.
 
     Raises ArchiveError as ``load_plain`` does.
     """
@@ -76,7 +76,7 @@ def archive_records(content: bytes) -> dict[str, bytes] | None:
 
 
 def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
-    """Return the module of a file of TorchScript, on the CPU, the name of its forward, and the graphs of all functions.
+    """Return the module of a TorchScript file, on the CPU, the name of its forward, and the graphs of all functions.
 
     ``torch.jit.load`` does not give the functions that the module calls. Raises RuntimeError if torch cannot read it.
     """
@@ -89,6 +89,11 @@ def load_script(content: bytes) -> tuple[Any, str, dict[str, Any]]:
     return wrapped, f"{module._type().qualified_name()}.forward", graphs
 
 
+def class_name(kind: Any) -> str | None:
+    """Return the full name of a class in a graph of TorchScript; None for another type."""
+    return kind.qualified_name() if isinstance(kind, torch._C.ClassType) else None
+
+
 def _refuse_large(reader: Any, limit: int) -> None:
     size = sum(map(reader.get_record_size, reader.get_all_records()))
     if size > limit:
@@ -96,7 +101,7 @@ def _refuse_large(reader: Any, limit: int) -> None:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """Return the tensors in nested plain data, each once."""
+    """Return the different tensors in nested plain data."""
     tensors: dict[int, Tensor] = {}
     waiting, visited = [value], set()
     while waiting:

@@ -1,8 +1,8 @@
-"""torch's decompositions of operators into other operators, which then need no rule to be recorded.
+"""torch's decompositions of operators, so that operators without a rule can be recorded.
 
 ``torch._decomp.decomposition_table`` is private; the public ``torch.export.default_decompositions`` imports torch's
 compiler, which takes seconds and is impossible in a jailed process. Without the table these operators are not compiled,
-and functions that use them are called. There is no issue of torch that it waits for.
+and functions that use them are called. No issue of torch asks for a public name.
 """
 
 import inspect
@@ -18,8 +18,8 @@ try:
 except ImportError:
     decomposition_table = {}
 
-# Operators whose decomposition uses nothing but operators with a rule and imports nothing when it runs. Others of
-# torch's decompositions import its compiler or sympy, which takes seconds and is impossible in a jailed process.
+# operators whose decomposition uses only operators with a rule, and imports nothing when it runs. Other decompositions
+# import torch's compiler or sympy, which takes seconds and is impossible in a jailed process
 DECOMPOSED = frozenset(
     (
         "_prelu_kernel", "addmm", "aminmax", "baddbmm", "celu", "count_nonzero", "dot", "frac", "gelu", "hardshrink",
@@ -31,9 +31,9 @@ DECOMPOSED = frozenset(
 
 
 def decomposition(func: Any, name: str) -> Callable[..., Any] | None:
-    """Return the function that computes operator ``func`` by other operators; None if there is no usable one.
+    """Return the function that computes operator ``func`` by other operators; None without a usable function.
 
-    An in-place operator is replaced by the one that returns a new tensor.
+    For an in-place operator, it is the operator that returns a new tensor.
     """
     if func.has_kernel_for_dispatch_key("CompositeImplicitAutograd"):
         return func.decompose
@@ -41,7 +41,7 @@ def decomposition(func: Any, name: str) -> Callable[..., Any] | None:
         return None
     if func._schema.is_mutable:
         return getattr(torch.ops.aten, name)
-    # without the wrappers that promote types: the operators inside do that, too, and without torch's compiler
+    # unwrap the promotion of types, which needs torch's compiler: the operators inside promote types, too
     if func not in decomposition_table:
         warn_once("torch._decomp", f"no {func}", "candidate functions that use it are called, which is slower")
         return None

@@ -31,18 +31,18 @@ _SEARCHES = ("nonzero", "argwhere", "where")  # functions that return the indice
 class DrawsFromRows:
     """Makes torch's random functions inside the ``with`` block draw from the stream in use.
 
-    The stream is told the results of ``nonzero`` if it has a method ``note_found``. Blocks must not be nested.
+    If the stream has a method ``note_found``, it is called with the results of ``nonzero``. Blocks must not be nested.
     """
 
     def __enter__(self) -> None:
         self._slow = None if _install_kernels() else FromStream()
         self._validates = Distribution._validate_args
-        Distribution.set_default_validate_args(False)  # as in FromStream
+        Distribution.set_default_validate_args(False)  # FromStream does so, too
         self._functions = [(name, getattr(torch, name)) for name in _SEARCHES]
         for name, function in self._functions:
-            setattr(torch, name, _noting(function))
+            setattr(torch, name, _with_note(function))
         for name in _SEARCHES[:2]:
-            setattr(Tensor, name, _noting(getattr(Tensor, name)))
+            setattr(Tensor, name, _with_note(getattr(Tensor, name)))
         if self._slow is None:
             torch._C._dispatch_tls_set_dispatch_key_included(_KEY, True)
         else:
@@ -60,11 +60,11 @@ class DrawsFromRows:
         Distribution.set_default_validate_args(self._validates)
 
 
-def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that also notes its result in the stream in use."""
+def _with_note(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that also gives its result to the stream in use."""
 
     @functools.wraps(function)
-    def noting(*args: Any, **kwargs: Any) -> Any:
+    def call_and_note(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         note = getattr(stream.current(), "note_found", None)
         mask = args[0] if args else kwargs.get("input", kwargs.get("condition"))
@@ -74,12 +74,12 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
                 note(mask, indices)
         return result
 
-    return noting
+    return call_and_note
 
 
 @functools.cache
 def _install_kernels() -> tuple[library.Library, ...]:
-    """Register the kernels; they exist as long as the libraries, which the cache keeps.
+    """Register the kernels, which live as long as the libraries; the cache keeps these.
 
     Returns:
         The libraries; none if this torch does not have the key.

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="Marked")
 
 
 class Marked(Tensor):
-    """A tensor that carries something; results of operations with it are plain tensors."""
+    """A tensor with additional data; results of operations with it are plain tensors."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 

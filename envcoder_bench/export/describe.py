@@ -1,4 +1,4 @@
-"""The description of an exported policy: what goes in and out, with names, order, units and rates."""
+"""The description of an exported policy: its inputs and outputs, with names, order, units and rates."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import VALUE
 from envcoder_bench.tasks.contract import Key, TaskContract
 
-FORMAT = 1  # of the description
+FORMAT = 1  # version of the description
 _JOINT = re.compile(r",\n\s*")
 _ENVIRONMENT = {  # keys of the state that the environment owns
     "actions": Key((), "float32", "-", "the policy's last actions, clipped; 0 where an episode begins"),
@@ -27,14 +27,14 @@ _ENVIRONMENT = {  # keys of the state that the environment owns
 def describe(
     run: OpenedRun, policy: Policy, shaping: Shaping, contract: TaskContract, command: Affine | None
 ) -> dict[str, Any]:
-    """Return the description as plain data for JSON; None stands for what is not known or not limited.
+    """Return the description as plain data for JSON; None means unknown or unlimited.
 
     Args:
-        shaping: the candidate's, checked and traced.
-        command: the action function in the exported file, if it is there.
+        shaping: the candidate's shaping, checked and traced.
+        command: the action function in the exported file; None if the file does not have it.
     """
     row = run.row(policy.candidate, policy.seed)
-    # the names of the state that the policy's functions read, where they are compiled
+    # the keys of the state that the policy's functions read, if they are compiled
     observation, act = shaping.functions["observation"], shaping.functions.get("command")
     programs = [shaping.programs[stage] for stage in ("observation", "command") if stage in shaping.programs]
     read = sorted({name for program in programs for name in program.state_names()} - {ACTION})
@@ -74,13 +74,13 @@ def describe(
 
 
 def _numbers(width: int, clip: float, function: CandidateFunction | None, run: OpenedRun) -> dict[str, Any]:
-    """Describe a vector of the policy and the candidate's function that it is for."""
+    """Describe an input or output of the policy, with the candidate's function that makes or reads it."""
     where = None if function is None else _place(function, run)
     return {"shape": ["n", width], "dtype": "float32", "clip": _finite(clip), "function": where}
 
 
 def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -> dict[str, Any]:
-    """Describe the drives' commands, also where the file has no such output."""
+    """Describe the drives' commands, also for a file without this output."""
     unit = "N m (slides: N)" if shaping.effort else "rad (slides: m)"
     described: dict[str, Any] = {
         "in_file": command is not None,
@@ -110,16 +110,16 @@ def as_text(description: dict[str, Any]) -> str:
 
 
 def _columns(program: Program | None, width: int, state: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return for each column of the observation the numbers of the state that it depends on, ``dof_pos[3]``.
+    """Return for each column of the observation the numbers of the state that it depends on, such as ``dof_pos[3]``.
 
-    None if the observation is not traced.
+    Return None if the observation is not traced.
     """
     if program is None or len(program.outputs[VALUE].nodes) != width:
         return None
     columns = []
     for node in program.outputs[VALUE].nodes:
         nodes = [program.nodes[i] for i in reachable(program, [node])]
-        reads = sorted({(each.name, each.column) for each in nodes if each.op == "load"})
+        reads = sorted({(load.name, load.column) for load in nodes if load.op == "load"})
         names = [_column_name(name, column, state[name]["shape"]) for name, column in reads]
         columns.append({"reads": names, "copied": program.nodes[node].op == "load"})
     return columns
@@ -140,7 +140,7 @@ def _key(contract: TaskContract, name: str) -> dict[str, Any]:
 
 
 def _place(function: CandidateFunction, run: OpenedRun) -> dict[str, Any]:
-    """Return name, file and line of a function; the file relative to the run folder if it has a copy."""
+    """Return a function's name, file and line. If the run folder has a copy of the file, the path is relative to it."""
     copies = {source.file: run.folder.source(source.name) for source in run.sources.values()}
     copy = copies.get(function.file)
     file = function.file if copy is None else copy.relative_to(run.folder.path).as_posix()
@@ -152,5 +152,5 @@ def _plain(values: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Return a number, or None if it is infinite or NaN, which JSON lacks."""
+    """Return a number, or None if it is infinite or NaN: JSON does not have these."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

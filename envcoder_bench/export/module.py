@@ -1,6 +1,6 @@
 """A policy with everything between the candidate's observation and the robot's drives, as one PyTorch module.
 
-The action function is part of it where it depends on the action alone, and is fitted here.
+The module contains the action function if that depends only on the action. This file fits it.
 """
 
 from collections.abc import Collection
@@ -14,10 +14,10 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.trainers.ppo.policy import Clip
 
-_STEPS = (1.0, 0.125, 2.0**-7)  # a large one loses the fewest digits, if nothing is clipped there
-_SAMPLES = 16  # actions that are compared in each environment
-_SMALLEST = 1e-4  # of them, so that jumps at 0 are seen
-_PRECISION = 1e-5  # of the largest command
+_STEPS = (1.0, 0.125, 2.0**-7)  # a large step loses the fewest digits, unless something is clipped
+_SAMPLES = 16  # actions to compare in each environment
+_SMALLEST = 1e-4  # size of the smallest compared actions, which show jumps at 0
+_PRECISION = 1e-5  # tolerance, relative to the largest command
 
 
 class Affine(NamedTuple):
@@ -30,10 +30,10 @@ class Affine(NamedTuple):
 
 
 def affine_command(env: GroupedVecTask, varying: Collection[str]) -> Affine | None:
-    """Fit the action function of a one-group environment; None if it depends on the state or is not of this form.
+    """Fit the action function of a one-group environment; None if it depends on the state or does not have this form.
 
-    The fit is compared with the function for random actions of any size up to the task's limit, in random states, which
-    overwrite those of the environment: it cannot be used afterwards.
+    The fit is compared with the function for random actions of any size up to the task's limit, in random states. These
+    overwrite the states of the environment, which cannot be used afterwards.
 
     Args:
         varying: keys of the state that differ among environments or change with time.
@@ -49,7 +49,7 @@ def affine_command(env: GroupedVecTask, varying: Collection[str]) -> Affine | No
         if not all(map(_uniform, columns)):
             return None
         weight = torch.stack([(column[0] - bias) / step for column in columns], dim=1)
-        fit = fit or _compared(env, weight, bias, min(limit, 1e3))
+        fit = fit or _check_fit(env, weight, bias, min(limit, 1e3))
     return fit if all(env.alive) else None  # a failed function returns zeros
 
 
@@ -61,15 +61,15 @@ def _scatter(env: GroupedVecTask, keys: Collection[str]) -> None:
         env.state[key].copy_(values if values.dtype == env.state[key].dtype else (values.abs() * 20.0).round())
 
 
-def _compared(env: GroupedVecTask, weight: Tensor, bias: Tensor, limit: float) -> Affine | None:
-    """Return the fit with the clipping that was seen, or None if it differs from the function."""
+def _check_fit(env: GroupedVecTask, weight: Tensor, bias: Tensor, limit: float) -> Affine | None:
+    """Return the fit with the function's clipping, or None if it differs from the function."""
     num, width = env.num_envs, env.action_dims[0]
     pairs = []
     for k in range(_SAMPLES):
         size = _SMALLEST * (limit / _SMALLEST) ** (k / (_SAMPLES - 1))
         actions = (2.0 * noise.uniform(0, k, Purpose.COMMAND, num, width) - 1.0) * size
         pairs.append((actions @ weight.T + bias, _commands(env, actions)))
-    fitted, actual = (torch.cat(each) for each in zip(*pairs))
+    fitted, actual = (torch.cat(commands) for commands in zip(*pairs))
     tolerance = _PRECISION * max(1.0, float(actual.abs().max()))
     endless = torch.full_like(bias, torch.inf)
     low = torch.where((fitted < actual - tolerance).any(dim=0), actual.amin(dim=0), -endless)
@@ -108,12 +108,12 @@ class Command(nn.Module):
 
 
 class ExportedPolicy(nn.Module):
-    """Observations ``(n, obs_dim)`` to actions ``(n, action_dim)`` and, where possible, commands ``(n, num_dofs)``.
+    """Maps observations ``(n, obs_dim)`` to actions ``(n, action_dim)`` and, if possible, commands ``(n, num_dofs)``.
 
     Args:
         policy: the trained network, see ``run.policies.Policy``.
         clip_observations, clip_actions: the task's limits.
-        command: the action function, if it depends on the action alone; None: only the actions are returned.
+        command: the action function, if it depends only on the action; None: the module returns only actions.
     """
 
     def __init__(

@@ -10,10 +10,10 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.export.module import ACTIONS, COMMAND, OBS, ExportedPolicy
 from envcoder_bench.trainers.ppo.policy import Clip, Normalizer
 
-OPSET, IR_VERSION = 20, 9  # of 2023; Gelu is an operator since 20
+OPSET, IR_VERSION = 20, 9  # versions from 2023; opset 20 is the first with Gelu
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
-# by layer: operator and attributes
+# the operator and its attributes for each layer
 _ACTIVATIONS: dict[type[nn.Module], tuple[str, dict[str, Any]]] = {
     nn.ReLU: ("Relu", {}),
     nn.Tanh: ("Tanh", {}),
@@ -59,7 +59,7 @@ def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str) -> bytes:
     graph_proto = onnx.helper.make_graph(graph.nodes, "policy", [values(OBS, obs_dim)], outputs, graph.constants)
     opset = onnx.helper.make_opsetid("", OPSET)
     model = onnx.helper.make_model(graph_proto, opset_imports=[opset], producer_name="envcoder-bench", doc_string=about)
-    model.ir_version = IR_VERSION  # older runtimes refuse the newest
+    model.ir_version = IR_VERSION  # older runtimes refuse newer versions
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
 

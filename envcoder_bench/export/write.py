@@ -33,8 +33,8 @@ from envcoder_bench.tasks.sim_task import control_timing, engine_options
 from envcoder_bench.tasks.spec import Can
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
-TOLERANCE = 1e-5  # of actions, between the file and the policy
-_NUM_ENVS, _STEPS = 16, 12  # of a short rollout, from which states and observations are taken
+TOLERANCE = 1e-5  # largest difference of actions between the file and the policy
+_NUM_ENVS, _STEPS = 16, 12  # size of a short rollout that gives states and observations
 
 Run = Callable[[np.ndarray], Sequence[Any]]
 
@@ -85,10 +85,10 @@ def export_policy(
     run = open_run(folder)
     candidate = candidate or run.best()
     policy = load_policy(run, candidate, seed)
-    env, exported, description, obs = _built(run, policy)
+    env, exported, description, obs = _build(run, policy)
     title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
-    content, runner = _packed(exported, format, policy.obs_dim, title)
-    # the file is held against the policy before it gets its name
+    content, runner = _pack(exported, format, policy.obs_dim, title)
+    # the content is compared with the policy before it is written
     difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
@@ -104,8 +104,8 @@ def export_policy(
     model = None if robot is None else target / "model.xml"
     assets = [] if robot is None or model is None else _write_model(run.spec, env, robot, model)
     digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
-    # files beside an earlier export of the same policy are named, too
-    files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
+    # the description also names the files of earlier exports of the same policy
+    files = {**_earlier_files(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:
         files["assets"] = assets
     write_atomic(file, content)
@@ -114,8 +114,8 @@ def export_policy(
     return Exported(file, about, model, exported.command is not None, difference, beside)
 
 
-def _others(about: Path, digest: str) -> dict[str, str]:
-    """Return the files of the same policy in other formats, by format, that an earlier export wrote."""
+def _earlier_files(about: Path, digest: str) -> dict[str, str]:
+    """Return the files that earlier exports of the same policy wrote, by format."""
     try:
         before = parse_json(about.read_text(encoding="utf-8"))
         files = before["files"] if before["policy_sha256"] == digest else {}
@@ -124,8 +124,8 @@ def _others(about: Path, digest: str) -> dict[str, str]:
         return {}
 
 
-def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any], Tensor]:
-    """Return a small environment of the candidate, the module, its description, and observations for a comparison."""
+def _build(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any], Tensor]:
+    """Return a small environment of the candidate, the module, its description, and observations to compare with."""
     with user_input():  # the run may have been made on another machine
         sim, device = pick_simulator("auto", "cpu")
     spec = run.spec.changed(sim=sim, device=device, num_envs_per_candidate=_NUM_ENVS)
@@ -139,14 +139,14 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
         )
     with ALONE, user_input():
         env = build_env(spec, [group.shaping], [policy.seed], _NUM_ENVS)
-    seen, varying = _roll(env, policy)
-    # otherwise the task's own code converts actions, within its step
+    rollout_obs, varying = _roll(env, policy)
+    # in other tasks, the task's own step converts actions
     has_command = Can.POSITION_DRIVES in spec.task.can or "command" in group.shaping.functions
     command = affine_command(env, varying) if has_command and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
-    unlikely = normal(0, 0, Purpose.ACTION, len(seen), policy.obs_dim)
-    obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
+    unlikely = normal(0, 0, Purpose.ACTION, len(rollout_obs), policy.obs_dim)
+    obs = torch.cat([rollout_obs, rollout_obs + unlikely, 100.0 * unlikely])
     description = describe(run, policy, group.shaping, contract, command)
     if not has_command:
         description["outputs"][COMMAND] = {"in_file": False, "why_not": "the task's own code converts actions"}
@@ -154,24 +154,24 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
 
 
 def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
-    """Play some steps: observations ``(steps * num_envs, obs_dim)``, and the keys of the state that vary."""
-    obs, seen = env.reset(), []
+    """Play some steps; return observations ``(steps * num_envs, obs_dim)``, and the keys of the state that vary."""
+    obs, all_obs = env.reset(), []
     first = {key: x[:1].clone() for key, x in env.state.items()}
     varying: set[str] = set()
     for step in range(_STEPS):
-        seen.append(obs.clone())
+        all_obs.append(obs.clone())
         obs = env.step(policy(obs) + 0.3 * normal(0, step, Purpose.ACTION, env.num_envs, policy.action_dim)).obs
         varying |= {key for key, x in env.state.items() if not bool((x == first[key]).all())}
-    return torch.cat(seen), varying
+    return torch.cat(all_obs), varying
 
 
-def _packed(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:
+def _pack(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:
     """Return the content of the policy's file, and a function that runs it."""
     if format == "onnx":
         content = onnx_bytes(exported, obs_dim, about)
         return content, onnx_runner(content)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit is deprecated, and what robots load
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit is deprecated, but robots load its files
         traced = torch.jit.trace(exported, torch.zeros(2, obs_dim))
         buffer = io.BytesIO()
         torch.jit.save(traced, buffer)
@@ -180,7 +180,7 @@ def _packed(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> 
 
 
 def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> float:
-    """Return the largest difference of the file's actions to the policy's, as the environment clips them."""
+    """Return the largest difference between the actions of file and policy, clipped as in the environment."""
     limit, clip = env.task.clip_actions, env.task.clip_observations
     wanted = policy(obs.clamp(-clip, clip)).clamp(-limit, limit)
     return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())

@@ -1,8 +1,8 @@
 """Many episodes of several policies on several arenas in one simulation.
 
-Nothing but the rows of a robot enters its numbers, so that an episode is the same alone and among others, bitwise on
-the CPU. On CUDA a control step is two graphs, the simulator's and the rest, and the host waits for the device only
-where it looks for ended episodes.
+A robot's numbers are computed from its own rows only. So an episode is the same alone and among others, bitwise on
+the CPU. On CUDA a control step is two graphs, the simulator's and the rest; the host waits for the device only
+when it looks for ended episodes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
 from envcoder_bench.terrain.scan import turned
 
-_AROUND = [(0.1 * x, 0.1 * y) for x in range(-4, 5) for y in range(-3, 4)]  # m: the ground on which a robot starts
-_SMALLEST = 16  # robots of a simulation that is not replaced by a smaller one
+_AROUND = [(0.1 * x, 0.1 * y) for x in range(-4, 5) for y in range(-3, 4)]  # m, points on the ground around a start
+_SMALLEST = 16  # robots; a simulation with so few is not replaced by a smaller one
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An episode: the indices of its policy and arena, and its number among those of the pair."""
+    """An episode: the indices of its policy and arena, and its number among the episodes of this pair."""
 
     policy: int
     arena: int
@@ -47,7 +47,7 @@ class Scene:
 
     Attributes:
         policies: on the device of the simulation.
-        make: returns a simulator with so many robots.
+        make: a function that returns a simulator with a number of robots.
     """
 
     robot: Robot
@@ -77,7 +77,7 @@ class Batch:
         self._decide()
 
     def _build(self, specs: list[Spec]) -> None:
-        # simulation, and where each robot's arena is
+        # the simulation
         scene, cfg = self.scene, self.scene.settings
         self.specs = specs
         self.sim = scene.make(len(specs))
@@ -91,11 +91,11 @@ class Batch:
         widths = torch.tensor([arena.width for arena in arenas], dtype=torch.float32, device=device)
         self._offset, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
         self._lookup = ArenaLookup(scene.arenas, device)
-        # what the zones need
+        # drag in the zones
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
         self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)
-        # joints, and what is applied to them
+        # joints, and the targets and forces that are applied
         stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
@@ -106,8 +106,8 @@ class Batch:
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
-        of_robot = cfg.robots[scene.robot.name].action_scale
-        scales = [of_robot if policy.action_scale is None else policy.action_scale for policy in scene.policies]
+        robot_scale = cfg.robots[scene.robot.name].action_scale
+        scales = [robot_scale if policy.action_scale is None else policy.action_scale for policy in scene.policies]
         self._action_scale = torch.tensor([[scales[spec.policy]] for spec in specs], dtype=torch.float32, device=device)
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
 
@@ -166,20 +166,19 @@ class Batch:
             scans[points] = above.clamp(-scan.clip, scan.clip)
         # each policy acts on its rows
         for policy, rows in self._slices:
-            own_policy = scene.policies[policy]
-            seen = {name: value[rows] for name, value in values.items()}
-            if own_policy.layout.scans:
-                seen["scan"] = scans[own_policy.layout.points][rows]
-            obs = observe(own_policy.layout, seen)
-            actions = own_policy.act(obs)
-            for column, joint in enumerate(own_policy.layout.joints):
+            loaded = scene.policies[policy]
+            policy_values = {name: value[rows] for name, value in values.items()}
+            if loaded.layout.scans:
+                policy_values["scan"] = scans[loaded.layout.points][rows]
+            actions = loaded.act(observe(loaded.layout, policy_values))
+            for column, joint in enumerate(loaded.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
         self._target.copy_(self._stance + self._action_scale * self._actions)
         # drag, as forces on all bodies
         if self._drags:
-            slower = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
-            # the whole robot's velocity along x changes by this share in the step
-            self._forces[:, :, 0] = self._masses[:, :, 0] * (-slower * root[:, 7] / scene.settings.dt).unsqueeze(1)
+            # the robot loses this share of its velocity along x in the step
+            lost_share = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
+            self._forces[:, :, 0] = self._masses[:, :, 0] * (-lost_share * root[:, 7] / scene.settings.dt).unsqueeze(1)
 
     def _account(self) -> None:
         """Count the control step that has been taken."""
@@ -224,7 +223,7 @@ class Batch:
 
     def _capture(self) -> None:
         """Record ``_after_step`` as a CUDA graph; nothing is computed while it is recorded."""
-        # warming up and recording change the episodes: put back what they were
+        # warming up and recording change the episodes: their state is restored afterwards
         tensors = [*self.episodes.state.values(), self._actions, self._target, self._forces]
         kept = [tensor.clone() for tensor in tensors]
         stream = torch.cuda.Stream(self.device)
@@ -307,7 +306,7 @@ def select(state: Mapping[str, Tensor], rows: Sequence[int], count: int) -> dict
 
 
 def _slices(policies: Sequence[int]) -> Iterator[tuple[int, slice]]:
-    """Return the rows of each policy, which are adjacent."""
+    """Yield each policy with its rows, which are adjacent."""
     begin = 0
     for k in range(1, len(policies) + 1):
         if k == len(policies) or policies[k] != policies[begin]:

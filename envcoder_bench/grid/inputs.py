@@ -21,7 +21,7 @@ from envcoder_bench.grid.trial import refusals
 from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, read_arena
 
 CONFIG = "config.yaml"
-_ARENAS = TypeAdapter(tuple[Arena, ...])  # in that file
+_ARENAS = TypeAdapter(tuple[Arena, ...])  # reads and writes the arenas of CONFIG
 log = logging.getLogger(__name__)
 
 
@@ -66,10 +66,10 @@ def check_inputs(
     """Read and check the words of a command line.
 
     Args:
-        policies: ``NAME=FILE`` each, or a run folder, for all its candidates.
+        policies: ``NAME=FILE``, or a run folder, for all its candidates.
         terrains: names or YAML files.
         overrides: ``key=value`` of cfg/eval_policies.yaml.
-        layouts: ``NAME=LAYOUT`` each, for policies whose width does not tell their layout.
+        layouts: ``NAME=LAYOUT``, for policies whose width does not tell their layout.
 
     Raises:
         UserError: anything is wrong.
@@ -113,7 +113,7 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
 
 
 def _policies_of(folder: Path) -> dict[str, Path]:
-    """Return the policy of each candidate of a run, of its best seed; candidates without one are left out."""
+    """Return the policy of each candidate's best seed; candidates without a policy are left out."""
     from envcoder_bench.run.folder.policies import find_policy, open_run
 
     run = open_run(folder)
@@ -145,7 +145,7 @@ def _load(
             )
     reasons = refusals(files, sorted({layout.width for layout in layouts.values()})) if tries else {}
     loaded = []
-    # one policy of a run that does not fit is no reason to refuse the others
+    # a policy of a run that does not fit does not keep the others out
     for name, file in files.items():
         try:
             if name in reasons:
@@ -193,7 +193,7 @@ def _unique(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def write_inputs(inputs: Inputs, folder: Path) -> None:
-    """Write everything that a resumed grid needs, but the policies' files."""
+    """Write everything that a resumed grid needs, except the policies' files."""
     policies = {
         policy.name: {
             "file": str(Path(policy.file).resolve()),
@@ -227,10 +227,10 @@ def read_inputs(folder: Path) -> Inputs:
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
+        raise UserError(f"{folder}: the folder does not contain a grid (no {CONFIG})") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
-    # policies must be those with which the grid began
+    # the policies must be the same as when the grid began
     cfg = GridSettings.checked(settings)
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():
@@ -257,7 +257,7 @@ _SUFFIXES = (".yaml", ".yml")
 def find_arenas(words: Sequence[str], cfg: GridSettings) -> list[Arena]:
     """Return the arenas with these names or files.
 
-    Raises UserError if there is no such arena, or its file is not valid.
+    Raises UserError for an unknown name, a missing file or an invalid one.
     """
     arenas: list[Arena] = []
     for word in words:
@@ -269,7 +269,7 @@ def find_arenas(words: Sequence[str], cfg: GridSettings) -> list[Arena]:
 
 
 def built_in(name: str, cfg: GridSettings) -> Arena:
-    """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
+    """Return an arena of BUILT_IN, with the figures of the settings. Raises UserError for a bad figure."""
     figures, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
     if name == "friction":
         which = ("static", "dynamic").index(figures.friction.use)
@@ -298,12 +298,12 @@ def _read(word: str, cfg: GridSettings) -> Arena:
             f"unknown terrain '{word}'{near_matches(word, BUILT_IN)}; there are {', '.join(BUILT_IN)}, and YAML files"
         )
     if not path.is_file():
-        raise UserError(f"--terrains {word}: there is no such file")
+        raise UserError(f"--terrains {word}: the file does not exist")
     try:
         data = parse_plain(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path}: it is not YAML: {error}") from error
-    # its zones
+    # the zones
     with user_input():
         arena = read_arena(str(path), data, float(cfg.arenas.width), float(cfg.arenas.apron))
     return replace(arena, name=path.stem)

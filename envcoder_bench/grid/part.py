@@ -1,4 +1,4 @@
-"""A part of a grid: episodes on one device, in waves, with a line in episodes.jsonl as each one ends."""
+"""A part of a grid: episodes on one device, in waves. Each episode that ends adds a line to episodes.jsonl."""
 
 import io
 import json
@@ -22,15 +22,15 @@ from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import Arenas
 
 EPISODES, STATE = "episodes.jsonl", "state.pt"
-_MEMORY_SHARE = 0.7  # of a CUDA device's free memory for the simulation
-_PROBED = 32  # robots of the simulation that is measured for it
-_MANY = 1024  # robots for which it is measured
+_MEMORY_SHARE = 0.7  # the simulation's share of a CUDA device's free memory
+_PROBED = 32  # robots of the small simulation whose memory is measured
+_MANY = 1024  # with more robots, memory is measured before the simulation is built
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Progress:
-    """What a part reports.
+    """The progress that a part reports.
 
     Attributes:
         done, total: episodes.
@@ -46,11 +46,11 @@ class Progress:
 
 
 class Part:
-    """Runs episodes in a folder, in which it resumes.
+    """Runs episodes, and resumes them from a checkpoint in its folder.
 
     Args:
         specs: the episodes, sorted by policy.
-        folder: where episodes.jsonl and the checkpoint are.
+        folder: contains episodes.jsonl and the checkpoint.
         sim, device: as ``pick_simulator`` returns them.
     """
 
@@ -97,7 +97,7 @@ class Part:
         """Run to the end, or until ``stop`` returns True; return whether all episodes have ended."""
         with settings_kept():
             if torch.device(self._device).type == "cpu":
-                torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
+                torch.set_num_threads(1)  # the tensors are small, and the simulator has its own threads
             return self._run(report, stop)
 
     def _run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
@@ -168,7 +168,7 @@ class Part:
         try:
             state = load_plain(path)
             flat, self._waves = [spec for wave in self._waves for spec in wave], []
-            for size in state["waves"]:  # with other memory they would be others now
+            for size in state["waves"]:  # a device with other memory would make other waves
                 self._waves.append(flat[:size])
                 flat = flat[size:]
             if "rows" not in state:

@@ -107,7 +107,7 @@ def _progress(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
             continue
         axes.boxplot(
             [values], positions=[x], widths=0.85 * width, patch_artist=True, manage_ticks=False,
-            # the edge shows the colour of a box without height
+            # a box without height shows only the colour of its edge
             boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour, "linewidth": 3},
             medianprops={"color": DARK, "linewidth": 1},
             whiskerprops={"color": colour}, capprops={"color": colour},
@@ -139,7 +139,7 @@ def _falls(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
             counts.append(f"{policy} {down} of {len(episodes)}")
         axes.set_xlim(-1.0, arena.length + 1.0)
         axes.set_ylim(0, arena.width)
-        title = textwrap.fill(f"{arena.name}: {', '.join(counts)}", 125)  # what fits into the figure's width
+        title = textwrap.fill(f"{arena.name}: {', '.join(counts)}", 125)  # the figure has room for 125 characters
         axes.set_title(title, fontsize=9, loc="left")
         axes.set_ylabel("y [m]")
         axes.spines[["top", "right"]].set_visible(False)
@@ -154,7 +154,7 @@ def _stability(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
     lines = -(-len(arenas) // columns)
     figure = _new_figure(4.6 * columns, 2.6 * lines + 0.5)
     grid = figure.subplots(lines, columns, squeeze=False).ravel()
-    # the last row may have empty places
+    # the last row may have unused axes
     for axes in grid[len(arenas) :]:
         axes.set_visible(False)
     for axes, arena in zip(grid, arenas):

@@ -27,8 +27,8 @@ class LoadedPolicy:
     Attributes:
         module: observations ``(n, obs_dim)`` to actions ``(n, joints)``.
         capturable: whether it can be part of a CUDA graph.
-        rows: rows of a call on the CPU, with which a row's bits do not depend on the others.
-        action_scale: joint target = stance + action_scale * action, rad; None for the robot's.
+        rows: rows of a call on the CPU, so many that a row's bits do not depend on the other rows.
+        action_scale: joint target = stance + action_scale * action, rad; None for the robot's scale.
     """
 
     name: str
@@ -42,14 +42,14 @@ class LoadedPolicy:
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
-        """Return actions ``(n, joints)``; on a CPU each row's bits depend on that row alone."""
+        """Return actions ``(n, joints)``; on a CPU a row's bits depend on that row only."""
         if obs.device.type != "cpu":
             return _actions(self.module(obs))
         return in_blocks(self.module, obs, self.rows)
 
 
 def in_blocks(module: nn.Module, obs: Tensor, rows: int) -> Tensor:
-    """Call a module with blocks of ``rows`` rows, the last of which is filled up with zeros."""
+    """Call a module with blocks of ``rows`` rows. Zeros fill up the last block."""
     padded = torch.nn.functional.pad(obs, (0, 0, 0, -len(obs) % rows))
     blocks = [_actions(module(padded[k : k + rows])) for k in range(0, len(padded), rows)]
     return torch.cat(blocks)[: len(obs)]
@@ -71,13 +71,13 @@ def load_policy_file(
 
     Args:
         path: the file, or a run folder's candidate with a ``policy.pth``.
-        layout: one of them; None for the first whose width is that of the policy.
+        layout: a name of ``layouts``; None for the first layout with the policy's width.
 
     Returns:
         The policy, on the CPU.
 
     Raises:
-        UserError: the file cannot be read, or the policy has other widths.
+        UserError: the file cannot be read, or the policy's widths do not fit.
     """
     path = Path(path)
     if path.is_dir():
@@ -88,12 +88,12 @@ def load_policy_file(
             )
         path = path / "policy.pth"
     if not path.is_file():
-        raise UserError(f"policy {name}: there is no file {path}")
+        raise UserError(f"policy {name}: the file {path} does not exist")
     kind, module, capturable = read_policy(name, path)
     module.eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    # which observation it reads, by its width
+    # the width tells which observation it reads
     width = _width(module, layouts)
     if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
@@ -104,12 +104,15 @@ def load_policy_file(
 
 
 def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joints: int) -> None:
-    """Call a policy. Raises UserError if it does not take its layout, or is no function of what it observes."""
+    """Call a policy with its layout.
+
+    Raises UserError if this fails, or if equal observations give different actions.
+    """
     obs = torch.full((1, layout.width), 0.5)
     with torch.no_grad():
         try:
             out = _actions(module(obs))
-            first = out.clone() if isinstance(out, Tensor) else None  # a module may write to what it returned
+            first = out.clone() if isinstance(out, Tensor) else None  # a module may change a tensor after returning it
             again = _actions(module(obs))
         except Exception as error:
             message = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
@@ -128,7 +131,7 @@ def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joi
 
 
 def _action_scale(module: nn.Module, layout: Layout) -> float | None:
-    """Return the scale of a policy's actions: that of its layout, or of its run's task; None if neither says it."""
+    """Return the scale of a policy's actions, from its layout or its run's task; None if neither has a scale."""
     if layout.action_scale is None and isinstance(module, RunPolicy) and module.control.get("actionScale") is not None:
         return float(module.control["actionScale"])
     return layout.action_scale
@@ -148,7 +151,7 @@ def _layout_of_run(
     robot: Robot,
     settings: GridSettings | None,
 ) -> str | None:
-    """Return the layout of a policy of a run, if it is known; warn of drives that differ from those of its training."""
+    """Return the layout of a run's policy, if it is known; warn if the drives differ from those in training."""
     tasks = [task for other in ROBOTS.values() for task in other.tasks]
     if module.task in tasks and module.task not in robot.tasks:
         raise UserError(f"policy {name}: it is of the task {module.task}, and the robot is {robot.name}")
@@ -179,7 +182,7 @@ def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layo
         return chosen
     if width is None:
         raise UserError(f"policy {name}: {path} does not say how many observations it takes: give --layouts {name}=...")
-    # the first layout as wide: others need --layouts
+    # the first layout with this width; --layouts selects another one
     for chosen in layouts.values():
         if chosen.width == width:
             return chosen
@@ -190,7 +193,7 @@ def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layo
 
 
 def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
-    """Return the width of a policy's observations: that of its first linear layer, or that which it takes."""
+    """Return the width of a policy's observations: as declared, as accepted in a call, or of its first linear layer."""
     declared = getattr(module, "obs_dim", None)
     if isinstance(declared, int):
         return declared
@@ -199,7 +202,7 @@ def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
             with torch.no_grad():
                 module(torch.zeros(1, width))
             return width
-        except Exception:  # whatever a foreign module raises for another width
+        except Exception:  # a foreign module may raise anything for a wrong width
             continue
     for key, weight in module.state_dict().items():
         if key.endswith("weight") and weight.dim() == 2:
@@ -208,17 +211,17 @@ def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
 
 
 def _rows(module: nn.Module, width: int) -> int:
-    """Return the largest block of _ROWS with which a row's bits do not depend on its place and on the other rows."""
+    """Return the largest number of _ROWS for which a row's bits depend neither on its index nor on the other rows."""
     generator = torch.Generator().manual_seed(0)
     for rows in _ROWS[:-1]:
         obs = torch.randn(rows, width, generator=generator)
         with torch.no_grad():
             try:
-                straight = _actions(module(obs))
-                turned = _actions(module(obs.roll(1, 0).contiguous())).roll(-1, 0)
-                alone = in_blocks(module, obs[rows // 2 : rows // 2 + 1], rows)
-            except Exception:  # a module that takes one row at a time
+                actions = _actions(module(obs))
+                rolled = _actions(module(obs.roll(1, 0).contiguous())).roll(-1, 0)
+                single = in_blocks(module, obs[rows // 2 : rows // 2 + 1], rows)
+            except Exception:  # the module may take only one row
                 continue
-        if torch.equal(straight, turned) and torch.equal(alone[0], straight[rows // 2]):
+        if torch.equal(actions, rolled) and torch.equal(single[0], actions[rows // 2]):
             return rows
     return 1

@@ -1,4 +1,4 @@
-"""Policies from files: TorchScript, ONNX, a checkpoint of this package's runs, or one of rsl_rl."""
+"""Policies from files: TorchScript, ONNX, or a checkpoint of this package's runs or of rsl_rl."""
 
 import math
 import re
@@ -37,7 +37,7 @@ class RunPolicy(nn.Module):
 
 
 def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
-    """Return the kind of a file, its module, and whether that can be captured in a CUDA graph."""
+    """Return a file's kind, its module, and whether a CUDA graph can contain the module."""
     if path.suffix == ".onnx":
         return ("onnx", *_onnx(name, path))
     try:
@@ -56,10 +56,10 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
             f"policy {name}: {path} cannot be read: it must be TorchScript, ONNX (.onnx), a policy.pth of a run, or a"
             " checkpoint of rsl_rl"
         ) from error
-    return "envcoder_bench", _own(name, path), True
+    return "envcoder_bench", _run_policy(name, path), True
 
 
-def _own(name: str, path: Path) -> nn.Module:
+def _run_policy(name: str, path: Path) -> nn.Module:
     """Build the policy of a candidate from its run folder, with the clips of its task."""
     from envcoder_bench.export.module import ExportedPolicy
     from envcoder_bench.run.folder.policies import load_policy, open_run
@@ -75,7 +75,7 @@ def _own(name: str, path: Path) -> nn.Module:
     run = open_run(candidate.parent.parent)
     seed = re.fullmatch(r"policy_seed_(\d+)\.pth", path.name)
     policy = load_policy(run, candidate.name, int(seed[1]) if seed else None)
-    # a grid drives joint positions, so that torques of a candidate's own cannot be used
+    # a grid drives joint positions: a candidate's own torques cannot be used
     defined = set(defined_types(run.source(candidate.name).source))
     if run.cfg.shaper_types is not None:
         defined &= set(run.cfg.shaper_types)
@@ -84,7 +84,7 @@ def _own(name: str, path: Path) -> nn.Module:
             f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
             " joint position targets: stance + action_scale * action"
         )
-    # clips are part of what the policy saw in training
+    # the policy was trained with these clips
     observes = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
@@ -92,28 +92,27 @@ def _own(name: str, path: Path) -> nn.Module:
 
 
 def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
-    """Build rsl_rl's actor: linear layers with ELU, and the normalizer of observations if there is one."""
-    # newer versions save the actor by itself, older ones as a part of one model
+    """Build rsl_rl's actor: linear layers with ELU, after the normalizer of observations if the file has one."""
+    # newer versions save the actor by itself; older versions save it as a part of the model
     weights = saved.get("actor_state_dict") or saved["model_state_dict"]
-    numbers = {
-        int(match[1]): key
-        for key in weights
-        for match in [_RSL_LAYER.fullmatch(key)]
-        if match and ("actor_state_dict" in saved or key.startswith("actor."))
-    }
-    if not numbers:
+    keys_by_number = {}
+    for key in weights:
+        match = _RSL_LAYER.fullmatch(key)
+        if match and ("actor_state_dict" in saved or key.startswith("actor.")):
+            keys_by_number[int(match[1])] = key
+    if not keys_by_number:
         raise UserError(f"policy {name}: {path} is a checkpoint of rsl_rl without an actor of linear layers")
     layers: list[nn.Module] = []
-    # in older versions the normalizer is the runner's, in newer ones the model's
+    # the runner has the normalizer in older versions, the model in newer ones
     stored = saved.get("obs_norm_state_dict") or {
         key.split("actor_obs_normalizer.")[-1]: value for key, value in weights.items() if "obs_normalizer." in key
     }
     if "_mean" in stored and "_std" in stored:
         layers.append(_Standardized(stored["_mean"], stored["_std"]))
-    for number in sorted(numbers):
-        weight = weights[numbers[number]]
+    for _, key in sorted(keys_by_number.items()):
+        weight = weights[key]
         layer = nn.Linear(weight.shape[1], weight.shape[0])
-        layer.load_state_dict({"weight": weight, "bias": weights[numbers[number].replace("weight", "bias")]})
+        layer.load_state_dict({"weight": weight, "bias": weights[key.replace("weight", "bias")]})
         layers += [layer, nn.ELU()]
     # no activation behind the last layer
     return nn.Sequential(*layers[:-1])
@@ -134,7 +133,7 @@ class _Standardized(nn.Module):
 
 
 def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
-    """Rebuild an ONNX graph of plain operators in torch; others run in onnxruntime on the CPU."""
+    """Rebuild an ONNX graph of plain operators in torch; other graphs run in onnxruntime on the CPU."""
     try:
         import onnx
     except ImportError as error:
@@ -153,8 +152,8 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
 
 def _refuse_endless(name: str, path: Path, model: Any) -> None:
     """Raise UserError if a graph has loops, or functions that call each other too often."""
-    functions = {(one.domain, one.name): one.node for one in model.functions}
-    known: dict[tuple[str, str], int] = {}
+    functions = {(function.domain, function.name): function.node for function in model.functions}
+    counts: dict[tuple[str, str], int] = {}
 
     def count(nodes: Any) -> int:
         return sum(map(operators, nodes))
@@ -164,16 +163,16 @@ def _refuse_endless(name: str, path: Path, model: Any) -> None:
             raise UserError(f"policy {name}: {path} is refused: its operator {node.op_type} may not end")
         graphs = [graph for value in node.attribute for graph in (value.g, *value.graphs)]
         key = (node.domain, node.op_type)
-        if key in functions and key not in known:
-            known[key] = MOST_OPERATORS + 1  # while it is counted
-            known[key] = count(functions[key])
-        return 1 + known.get(key, 0) + sum(count(graph.node) for graph in graphs)
+        if key in functions and key not in counts:
+            counts[key] = MOST_OPERATORS + 1  # refuses a function that calls itself
+            counts[key] = count(functions[key])
+        return 1 + counts.get(key, 0) + sum(count(graph.node) for graph in graphs)
 
     if count(model.graph.node) > MOST_OPERATORS:
         raise UserError(f"policy {name}: {path} is refused: a call executes more than {MOST_OPERATORS:,} operators")
 
 
-# ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs
+# ONNX graphs of plain operators as PyTorch modules, which run on every device and in CUDA graphs
 
 
 def _gemm(a: Tensor, b: Tensor, c: Tensor | None = None, **attributes: Any) -> Tensor:
@@ -218,7 +217,7 @@ _PLAIN_ATTRIBUTES = {"alpha", "beta", "transA", "transB", "min", "max", "axis"}
 
 
 def supported(model: Any) -> bool:
-    """Return whether a graph has one input, and only operators that this module knows."""
+    """Return whether a graph has one input, and only operators that this module can rebuild."""
     graph = model.graph
     constants = {value.name for value in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]

@@ -22,11 +22,11 @@ class Episodes:
     Positions are local: x and y from the arena's corner; ``height`` is the base's above the ground under it.
 
     Args:
-        length, middle: ``(n,)`` of each robot's arena, and y of its middle line, m.
+        length, middle: ``(n,)`` length of each robot's arena, and y of the arena's middle line, m.
         zones: number of zones of the widest arena.
 
     Attributes:
-        end: ``(n,)`` int64, RUNNING, or why the episode ended; nothing of an ended episode changes.
+        end: ``(n,)`` int64, RUNNING, or why the episode ended; an ended episode does not change any more.
         state: all tensors by name, which a checkpoint holds.
     """
 
@@ -56,7 +56,7 @@ class Episodes:
         return self.state["end"]
 
     def commands(self, x: Tensor, y: Tensor, yaw: Tensor) -> Tensor:
-        """Return the commands ``(n, 3)``: m/s, m/s, rad/s; move on to the next waypoint where one is reached."""
+        """Return the commands ``(n, 3)``: m/s, m/s, rad/s. Robots that have reached their waypoint get the next one."""
         figures, waypoint = self.settings.commands, self.state["waypoint"]
         last = torch.ceil(self._length / figures.waypoint_spacing).to(torch.int64)
         reached = x >= waypoint * figures.waypoint_spacing - figures.waypoint_reached
@@ -87,13 +87,13 @@ class Episodes:
             turning: ``(n,)`` magnitude of the angular velocity, rad/s.
             power: ``(n,)`` sum of |torque * joint velocity|, W.
             zone: ``(n,)`` int64, from 0.
-            unstable: ``(n,)`` bool, the simulator had to reset the robot: its state counts for nothing.
+            unstable: ``(n,)`` bool, whether the simulator had to reset the robot; its state is then not counted.
         """
         settings, state = self.settings, self.state
         ends = settings.ends
         running = state["end"] == RUNNING
         counts = running & ~unstable
-        # sums by zone, of which ``result`` makes means
+        # sums by zone; ``result`` divides them
         roll, pitch, _ = roll_pitch_yaw(quat)
         state["steps"] += running
         where = (zone.clamp(max=self.zones - 1).unsqueeze(1) == self._numbers) & counts.unsqueeze(1)
@@ -108,7 +108,7 @@ class Episodes:
         state["last_y"].copy_(torch.where(counts, y, state["last_y"]))
         complete = counts & (state["progress"] >= self._length - ends.completion_margin) & (state["complete_step"] < 0)
         state["complete_step"].copy_(torch.where(complete, state["steps"], state["complete_step"]))
-        # ends, the strongest last
+        # reasons to end; a later one overrides those before
         upright = 1.0 - 2.0 * (quat[:, 0] * quat[:, 0] + quat[:, 1] * quat[:, 1])  # cosine of the tilt
         end = torch.zeros_like(state["end"])
         end = torch.where(state["steps"] >= settings.steps, LIMIT, end)
@@ -120,7 +120,7 @@ class Episodes:
 
 
 def zone_of(x: float, starts: list[float]) -> int:
-    """Return the zone at x, from 1, of zones that begin at ``starts``, the last of which is the arena's end."""
+    """Return the zone at x, from 1. Zones begin at ``starts``, whose last number is the arena's end."""
     inside = sum(x >= start for start in starts[:-1])
     return max(1, inside)
 
@@ -139,22 +139,22 @@ def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]
     variance = max(mean["height_squared"] - mean["height"] ** 2, 0.0)
     end, progress = ENDS[robot["end"]], robot["progress"]
     complete = robot["complete_step"] >= 0
-    # the last position is one of a fall only if it ended so
+    # the last position is reported only for falls and flips
     down = end in ("fall", "flip")
 
     def stability(roll: float, pitch: float, spread: float, turning: float) -> float:
         return roll + pitch + weights.height * spread + weights.turning * turning
 
-    # stability of each zone; None where the robot never was
+    # stability of each zone; None for a zone that the robot did not reach
     zones = []
     for k in range(len(starts) - 1):
         n = per_zone[k]
         if not n:
             zones.append(None)
             continue
-        mean_of_zone = {name: robot[name][k] / n for name in _SUMS}
-        spread = max(mean_of_zone["height_squared"] - mean_of_zone["height"] ** 2, 0.0)
-        zones.append(stability(mean_of_zone["roll"], mean_of_zone["pitch"], spread, mean_of_zone["turning"]))
+        zone_mean = {name: robot[name][k] / n for name in _SUMS}
+        spread = max(zone_mean["height_squared"] - zone_mean["height"] ** 2, 0.0)
+        zones.append(stability(zone_mean["roll"], zone_mean["pitch"], spread, zone_mean["turning"]))
     return {
         "completion": complete,
         "progress": progress,
@@ -177,7 +177,7 @@ def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]
     }
 
 
-# arithmetic in which a row's bits depend on that row alone, on the CPU
+# arithmetic in which, on the CPU, a row's bits depend only on that row
 
 
 _VECTOR = 64  # a multiple of the rows in a vector register
@@ -187,7 +187,7 @@ def by_rows(function: Callable[..., Tensor], *columns: Tensor) -> Tensor:
     """Apply an elementwise function to ``(n,)`` columns.
 
     On a CPU torch computes the last rows, which do not fill a vector register, with another implementation of
-    transcendental functions. Filling it up gives all rows the same one.
+    transcendental functions. With rows of zeros that fill the register, all rows have the same implementation.
     """
     rest = -columns[0].shape[0] % _VECTOR
     if columns[0].device.type != "cpu" or rest == 0:

@@ -51,7 +51,7 @@ def write_report(
         note = record_videos(inputs, folder, videos)
     except Exception as error:  # a picture must not cost a result
         log.warning("videos: %s", error, exc_info=True)
-        note = f"There are no videos: {error}."
+        note = f"No videos: {error}."
     page = folder / shell.PAGE
     write_atomic(page, render_page(inputs, folder, summary, tests, note, seconds))
     return page
@@ -65,7 +65,7 @@ def render_page(
     Args:
         summary, tests: as ``tables`` returns them.
         note: about the videos.
-        seconds: that the episodes took; 0 if unknown.
+        seconds: duration of the episodes; 0 if unknown.
     """
     settings = inputs.settings
     facts = [f"{settings.episodes} episodes of each pair, {settings.seconds:g} s at most"]
@@ -109,7 +109,7 @@ def _summary_table(rows: Sequence[Row]) -> Table:
 
 
 def _outcome(row: Row) -> list[str]:
-    """Return policy, terrain, and the shares of episodes that were completed, and that ended in a fall and a flip."""
+    """Return policy, terrain, and the shares of episodes that were completed, that ended in a fall, and in a flip."""
     rates = [f"{100 * row[name]:.0f} %" for name in ("completion_rate", "fall_rate", "flip_rate")]
     return [row["policy"], row["environment"], *rates]
 
@@ -182,14 +182,14 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     """Write ``videos/<episode>.mp4`` of the first ``count`` episodes of each pair.
 
     Returns:
-        A note for the page, e.g. the reason why there are no videos.
+        A note for the page, e.g. why it does not have videos.
     """
     if count < 1:
         return ""
     reason = missing()
     if reason:
-        return f"There are no videos: {reason}."
-    # replayed, as the processes of the grid kept no states
+        return f"No videos: {reason}."
+    # replay the episodes, because the grid's processes did not keep states
     specs = [spec for spec in inputs.specs if spec.number < count]
     log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
     seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps
@@ -200,7 +200,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
         try:
             lengths = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
         except NoVideo as error:
-            return f"There are no videos: {error}."
+            return f"No videos: {error}."
     episodes = f"episode{'s' * (count > 1)}"
     shown = number(min(*lengths, seconds), 2)
     return (

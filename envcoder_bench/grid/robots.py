@@ -23,8 +23,8 @@ class Robot:
         model: its MJCF file.
         legs, joints: names of its legs and of a leg's joints; a joint is ``<leg>_<joint>``.
         stance: for each leg the angles where the action is 0, rad.
-        height: of the base in that stance on flat ground, m.
-        tasks: this package's tasks that have it.
+        height: height of the base in that stance on flat ground, m.
+        tasks: this package's tasks with this robot.
     """
 
     name: str
@@ -78,15 +78,15 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """What a policy observes.
+    """The observation of a policy.
 
     Attributes:
         parts: in the order of the columns.
         scales: the factor of each part, or of each of its columns.
-        joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
+        joints: the simulator's indices of the policy's joints, in the policy's order; also the order of actions.
         widths: columns of each part.
         points: x and y of the scan's points in the base's frame, m.
-        action_scale: joint target = stance + action_scale * action, rad; None for the run's or the robot's.
+        action_scale: joint target = stance + action_scale * action, rad; None for the scale of the run or the robot.
     """
 
     name: str
@@ -109,10 +109,10 @@ class Layout:
 
 
 def read_layout(name: str, settings: LayoutSettings, dof_names: Sequence[str], points: Points) -> Layout:
-    """Return a layout of the settings for a robot's joints.
+    """Read a layout of the settings for a robot's joints.
 
     Args:
-        points: of a scan, where the layout has none of its own.
+        points: points of the height scan, if the layout does not define its own.
 
     Raises:
         UserError: an unknown joint.
@@ -148,9 +148,9 @@ def joint_order(where: str, order: Any, dof_names: Sequence[str]) -> tuple[int, 
     if order == "by_leg":
         return tuple(range(count))
     if order == "by_kind":
-        # legs have equally many joints, in the same order
-        of_leg = count // 4
-        return tuple(leg * of_leg + joint for joint in range(of_leg) for leg in range(4))
+        # all legs have the same joints in the same order
+        joints_per_leg = count // 4
+        return tuple(leg * joints_per_leg + joint for joint in range(joints_per_leg) for leg in range(4))
     if not isinstance(order, (list, tuple)) or sorted(map(str, order)) != sorted(dof_names):
         choices = ", ".join(dof_names)
         raise UserError(f"{where} must be by_leg, by_kind or a list of all of {choices}, got {order}")

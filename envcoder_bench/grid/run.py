@@ -1,4 +1,4 @@
-"""A grid as a library: run or resume the episodes, in this process or in one for each device.
+"""The library for grids: run or resume the episodes, in this process or in one process for each device.
 
 The process of a device is ``python -m envcoder_bench.grid.run FOLDER K COUNT SIM DEVICE``.
 """
@@ -23,15 +23,15 @@ from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
 from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
 from envcoder_bench.report import progress
 
-PARTS = "parts"  # folder of the devices' episodes
+PARTS = "parts"  # the folder with the episodes of each device
 DEVICES = "devices.json"
 _POLL_SECONDS = 0.2
-_LOCK_SECONDS = 120.0  # until a worker of a killed command has noticed that it has ended
+_LOCK_SECONDS = 120.0  # until a worker notices that its command was killed
 log = logging.getLogger(__name__)
 
 
 class GridProgress(progress.Progress):
-    """Shows episodes done, running, and the time left at the present speed, if all others last to the limit."""
+    """Shows episodes done and running, and the time left if all the others last to the limit."""
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         super().__init__(total, stream=stream, prefix="episodes")
@@ -57,7 +57,7 @@ class GridResult:
     Attributes:
         complete: whether all episodes have ended; otherwise it can be resumed.
         rows: the lines of episodes.jsonl so far, in the order of the grid.
-        seconds: that the episodes took in this process.
+        seconds: duration of the episodes in this process.
     """
 
     folder: Path
@@ -83,12 +83,12 @@ def run_grid(
 
     Args:
         inputs: as ``begin_grid`` wrote them.
-        workers: simulator and device of each worker; one alone runs in this process.
+        workers: simulator and device of each worker; a single worker runs in this process.
         stop: called often; True stops with a checkpoint.
     """
     begin, specs = time.perf_counter(), inputs.specs
     with locked(folder, "grid"):
-        workers = _as_begun(folder, workers)
+        workers = _match_workers(folder, workers)
         complete = len(read_episodes(folder / EPISODES)) == len(specs) and not (folder / STATE).exists()
         if not complete and len(workers) == 1:
             complete = Part(inputs, specs, folder, *workers[0]).run(report, stop)
@@ -113,8 +113,8 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _as_begun(folder: Path, workers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the workers, as many as the grid began with: each resumes its own episodes."""
+def _match_workers(folder: Path, workers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return as many workers as the grid began with, because each resumes its own episodes."""
     path = folder / DEVICES
     if not path.is_file():
         write_atomic(path, json.dumps(len(workers)))
@@ -141,7 +141,7 @@ def _run_workers(
         command = [sys.executable, "-m", "envcoder_bench.grid.run", str(folder), str(k), str(len(workers))]
         running.append(subprocess.Popen([*command, sim, device], start_new_session=True))
     files = [folder / PARTS / str(k) / EPISODES for k in range(len(workers))]
-    # wait; a stop lets each worker save what it has
+    # wait; at a stop each worker saves its episodes
     asked = False
     try:
         while any(process.poll() is None for process in running):
@@ -157,7 +157,7 @@ def _run_workers(
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    # the episodes of all workers, or which of them failed
+    # join the episodes of all workers, unless one of them failed
     codes = [process.returncode for process in running]
     if not asked and any(codes):
         failed = next(k for k, code in enumerate(codes) if code)
@@ -173,10 +173,10 @@ def worker(words: Sequence[str]) -> int:
     """Run the episodes of one device; return 0, also after a stop."""
     folder, number, count, sim, device = Path(words[0]), int(words[1]), int(words[2]), words[3], words[4]
     stopped: list[int] = []
-    parent = os.getppid()  # another one means that the command was killed: a resumed one starts workers of its own
+    parent = os.getppid()  # it changes when the command is killed; a resumed command starts its own workers
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     inputs = read_inputs(folder)
-    specs, part = inputs.specs[number::count], folder / PARTS / str(number)  # some of all pairs
+    specs, part = inputs.specs[number::count], folder / PARTS / str(number)  # episodes of all pairs
     if specs and (len(read_episodes(part / EPISODES)) < len(specs) or (part / STATE).exists()):
         with locked(part, "grid", _LOCK_SECONDS):
             Part(inputs, specs, part, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)

@@ -12,8 +12,8 @@ from envcoder_bench.results.statistics import LEVEL, holm, proportions, rate_int
 
 METRICS = ("progress", "zone_reached", "stability_score", "mean_velocity", "total_energy", "episode_length")
 RATES = {"completion": "completion_rate", "fall_detected": "fall_rate", "flip_detected": "flip_rate"}
-TESTED = ("progress", "stability_score", "mean_velocity", "total_energy")  # by Welch's t
-TESTED_RATES = ("completion", "fall_detected")  # by two-proportion z
+TESTED = ("progress", "stability_score", "mean_velocity", "total_energy")  # compared by Welch's t test
+TESTED_RATES = ("completion", "fall_detected")  # compared by the two-proportion z test
 SUMMARY_COLUMNS = (
     "policy", "environment", "episodes",
     *(name for rate in RATES.values() for name in (rate, f"{rate}_low", f"{rate}_high")),
@@ -60,7 +60,7 @@ def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def rank_policies(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return a row of RANKING_COLUMNS for each policy, best first.
 
-    The rank uses the mean over terrains of the mean progress of a pair, so that each terrain counts as much.
+    The rank uses the mean over terrains of the mean progress of a pair: each terrain has the same weight.
     """
     table: dict[str, list[dict[str, Any]]] = {}
     for row in summarize(rows):

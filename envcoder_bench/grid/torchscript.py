@@ -1,7 +1,7 @@
-"""Policies of TorchScript, whose code is examined before it runs.
+"""Policies as TorchScript, whose code is examined before it runs.
 
-A file's code may compute, and do nothing else: what runs while torch loads it are literals, and what runs when the
-policy is called are operators of a list, in loops of a fixed length.
+A file's code may only compute. While torch loads it, only literals are evaluated. When the policy is called, it runs
+operators of a list, in loops of a fixed length.
 """
 
 import ast
@@ -10,22 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from envcoder_bench.compat.torch_archive import ArchiveError, archive_records, load_script
+from envcoder_bench.compat.torch_archive import ArchiveError, archive_records, class_name, load_script
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.shaping.scan import parse
 
-MOST_OPERATORS = 20_000  # of a call
+MOST_OPERATORS = 20_000  # most operators in a call
 # operators that read or write files, or speak to other processes; as words, because code can rename torch
 _DENIED = re.compile(r"\b(from_file|save|load|classes|rpc_\w+)\b")
-_CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # of C++, which may do anything
-# ops.NAMESPACE.NAME; other namespaces than these have operators for files, networks and processes
+_CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # C++ classes may do anything
+# ops.NAMESPACE.NAME; namespaces other than these have operators for files, networks and processes
 _OPS = re.compile(r"\bops\b(?!\.(?:prim|aten)\.)")
-# getattr of an attribute whose name is not written as one word, and could be spelled with escapes or in parts
+# getattr with a name that is not a single word: it could be spelled with escapes or in parts
 _GETATTR = re.compile(r"\bgetattr\b(?!\([^\"'#\n]*, \"\w+\"\))")
-# what policies are made of; each checks the shapes and indices of its arguments, as as_strided's relatives do not.
-# Those that end in _ write to their argument, and have the same names
+# The operators of policies. Each checks the shapes and indices of its arguments, which as_strided's relatives do not.
+# Operators that write to their argument have the same names with _ at the end.
 _ATEN_NAMES = """
     abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
     clamp clamp_max clamp_min clip copy copysign cos cosh deg2rad div divide eq erf erfc exp exp2 expm1 fill floor
@@ -70,11 +68,11 @@ class _Refused(Exception):
 
 
 def load_torchscript(name: str, path: Path) -> Any:
-    """Return the module of a TorchScript file, on the CPU; None if it is no such file.
+    """Return the module of a TorchScript file, on the CPU; None for other files.
 
-    Raises UserError if its code could do more than compute, or not end.
+    Raises UserError if its code could do more than compute, or might not end.
     """
-    content = path.read_bytes()  # once, so that what is loaded is what was examined
+    content = path.read_bytes()  # read once, so that the examined content is also the loaded one
     try:
         records = archive_records(content)
     except ArchiveError as error:
@@ -97,7 +95,7 @@ def load_torchscript(name: str, path: Path) -> Any:
 
 
 def _examine_text(record: str, data: bytes) -> None:
-    """Raise _Refused if a part of a file names what is denied, or runs more than literals while it is loaded."""
+    """Raise _Refused if a part of a file has a denied name, or runs more than literals while it is loaded."""
     if not record.endswith((".py", ".pkl")):
         return
     text = data.decode("latin-1")
@@ -110,7 +108,7 @@ def _examine_text(record: str, data: bytes) -> None:
     if record.endswith(".pkl"):
         return
     try:
-        tree = parse(text)  # what torch writes is Python, too
+        tree = parse(text)  # torch's code is also Python
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _Refused(f"its code is not as torch writes it ({record}: {error})") from None
     for node in (node for statement in tree.body for node in _when_loaded(statement)):
@@ -118,7 +116,7 @@ def _examine_text(record: str, data: bytes) -> None:
 
 
 def _when_loaded(statement: ast.stmt) -> list[ast.stmt]:
-    """Return the parts of a statement that torch runs when it loads a file: all but classes, functions and literals."""
+    """Return the parts of a statement that torch runs on loading: all except classes, functions and literals."""
     if isinstance(statement, ast.ClassDef):
         return [node for part in statement.body for node in _when_loaded(part)]
     if isinstance(statement, ast.FunctionDef):
@@ -144,25 +142,25 @@ def _calls(node: ast.AST) -> bool:
 
 
 class _Cost:
-    """The number of operators that functions of a file execute at most."""
+    """The largest number of operators that each function of a file executes."""
 
     def __init__(self, graphs: Mapping[str, Any]) -> None:
         self._graphs = graphs
         self._by_name: dict[str, list[str]] = {}
         for name in graphs:
             self._by_name.setdefault(name.rpartition(".")[2], []).append(name)
-        self._known: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """Return the number of operators of a call. Raises _Refused if it may not end, or is not of the list."""
+        """Return the number of operators of a call. Raises _Refused if it may not end, or has other operators."""
         if name not in self._graphs:
             raise _Refused(f"its code calls {name}, which it does not define")
-        if name not in self._known:
-            self._known[name] = MOST_OPERATORS + 1  # while it is counted: a function that calls itself has no end
-            self._known[name] = self._of_block(self._graphs[name], name)
-        if self._known[name] > MOST_OPERATORS:
+        if name not in self._counts:
+            self._counts[name] = MOST_OPERATORS + 1  # refuses a function that calls itself
+            self._counts[name] = self._of_block(self._graphs[name], name)
+        if self._counts[name] > MOST_OPERATORS:
             raise _Refused(f"a call executes more than {MOST_OPERATORS:,} operators ({name})")
-        return self._known[name]
+        return self._counts[name]
 
     def _of_block(self, block: Any, where: str) -> int:
         return sum(self._of_node(node, where) for node in block.nodes())
@@ -173,18 +171,16 @@ class _Cost:
         if not (base in _ATEN if namespace == "aten" else namespace == "prim" and operator in _PRIM):
             raise _Refused(f"its operator {node.kind()} is not one of those that policies need ({where})")
         if operator == "CallMethod":
-            return 1 + self.of(f"{_class_name(node.inputsAt(0).type())}.{node.s('name')}")
+            kind = node.inputsAt(0).type()
+            owner = class_name(kind)
+            if owner is None:
+                raise _Refused(f"its code calls a method of {kind.str()}")
+            return 1 + self.of(f"{owner}.{node.s('name')}")
         if operator == "CallFunction":
             short = node.inputsAt(0).node().s("name")
             return 1 + max(map(self.of, self._by_name.get(short, [short])))
         inner = sum(self._of_block(block, where) for block in node.blocks())
         return 1 + inner * (_length(node, where) if operator == "Loop" else 1)
-
-
-def _class_name(kind: Any) -> str:
-    if not isinstance(kind, torch._C.ClassType):
-        raise _Refused(f"its code calls a method of {kind.str()}")
-    return kind.qualified_name()
 
 
 def _length(loop: Any, where: str) -> int:

@@ -22,7 +22,7 @@ def main(control_fd: int) -> None:
     Standard input carries the arguments of ``Examiner`` (see ``_make_examiner``). The socket carries the requests
     ``{"run": job}``, with two descriptors to read the source from and to write the answer to, and ``{"kill": job}``,
     and the replies ``{"ready": true}``, ``{"began": job, "pid": process id}`` and
-    ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
+    ``{"ended": job, "status": the status of waitpid, "cpu": seconds}``.
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
@@ -36,7 +36,7 @@ def main(control_fd: int) -> None:
 
 
 def _make_examiner(setup: bytes) -> tuple[Any, Limits]:
-    """Create the examiner, and the limits of each file, from what the client has saved."""
+    """Create the examiner, and the limits of each file, from the client's bytes."""
     import logging
     import warnings
 
@@ -51,7 +51,7 @@ def _make_examiner(setup: bytes) -> tuple[Any, Limits]:
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute
     torch.jit.script = _identity  # type: ignore[assignment]
-    logging.disable()  # there is no output, and formatting would read a tensor's values
+    logging.disable()  # nobody reads the output, and formatting would read a tensor's values
     warnings.simplefilter("ignore")
     redirect_helpers(first=True)  # even if the originals are installed
     replace_clocks()
@@ -95,7 +95,7 @@ def _serve(control: socket.socket, examiner: Any, limits: Limits) -> None:
                 os.close(fd)
         else:
             for pid in [pid for pid, job in running.items() if job == request["kill"]]:
-                os.kill(pid, signal.SIGKILL)  # it has not been waited for, so its id is not reused yet
+                os.kill(pid, signal.SIGKILL)  # nobody has waited for it, so that its id is not in use again
     for pid in running:
         os.kill(pid, signal.SIGKILL)
 
@@ -135,7 +135,7 @@ def _run_confined(source_fd: int, answer_fd: int, examiner: Any, limits: Limits,
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")  # out of memory, the kernel kills this process first
+            file.write("1000")  # without free memory, the kernel kills this process first
         confine(limits, (source_fd, answer_fd))
         if os.getppid() == parent:
             answer = examiner.examine(wire.read_to_end(source_fd).decode("utf-8", "surrogateescape"))

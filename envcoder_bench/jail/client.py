@@ -1,4 +1,4 @@
-"""The trainer's side of the jail: submit sources, enforce limits, and make candidates with programs of the answers."""
+"""The trainer's side of the jail: submit sources, enforce limits, and turn answers into candidates with programs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from envcoder_bench.sources.registry import outside_tasks
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from mujoco_batches.process import usable_cpus
 
-_SAMPLE = 0.5  # seconds between two looks at a process's clock
-_BUSY = 0.01  # processor time per second of a process that does not wait
+_SAMPLE = 0.5  # seconds between two readings of a process's clock
+_BUSY = 0.01  # least processor time per second of a process that does not wait
 START_TIMEOUT = 300.0  # seconds until the jail's server process is ready, on a slow disk
 # the environment of the jail's processes; only the search path of libraries is inherited from the user's
 _INHERITED = ("LD_LIBRARY_PATH", "SYSTEMROOT")
@@ -60,20 +60,20 @@ Answer = bytes | Failure
 
 @dataclass
 class _Job:
-    """The state of one file in the jail; ``deadline`` and ``looked`` are times of the monotonic clock."""
+    """The state of one file in the jail; ``deadline`` and ``clock_read_at`` are times of the monotonic clock."""
 
     number: int
-    index: int  # of its source
+    index: int  # the index of its source
     deadline: float
     chunks: list[bytes] = field(default_factory=list)
     length: int = 0  # bytes of the answer so far
     open: bool = True  # whether the answer may continue
-    status: int | None = None  # as of waitpid, once the process has ended
+    status: int | None = None  # the status of waitpid, once the process has ended
     cpu: float = 0.0  # seconds of processor time used
     pid: int = 0  # 0 until the process has begun
-    looked: float = 0.0  # when its clock was read last
+    clock_read_at: float = 0.0  # 0 until the process's clock was read
     waits: float = 0.0  # seconds without processor time
-    reason: str = ""  # why it was killed
+    reason: str = ""  # the reason why it was killed
 
     @property
     def finished(self) -> bool:
@@ -113,7 +113,7 @@ class JailClient:
         self.limits = limits or Limits()
         self._parallel = parallel or usable_cpus()
         self._submitted = 0
-        # everything that is examined against; candidates follow one by one
+        # everything that the examiner needs besides the candidates, which follow one by one
         header = {
             "task": contract_of(task).to_plain(),
             "folders": {name: str(spec.folder) for name, spec in outside_tasks().items()},
@@ -128,7 +128,7 @@ class JailClient:
         }
         setup = io.BytesIO()
         torch.save(header, setup)
-        # messages keep their bounds, so that a candidate's answer cannot run into the next
+        # a socket with message boundaries: a candidate's answer cannot run into the next one
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
@@ -164,20 +164,20 @@ class JailClient:
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             while waiting or jobs:
-                # as many files at a time as there are processors
+                # keep ``parallel`` files in the jail
                 while waiting and len(jobs) < self._parallel:
                     index = waiting.popleft()
                     fd, job = self._submit(index, sources[index])
                     jobs[job.number] = job
                     selector.register(fd, selectors.EVENT_READ, job)
-                # what the server and the files' processes have written
+                # read from the server and from the files' processes
                 for key, _ in selector.select(timeout=0.2):
                     if key.data is None:
                         self._receive(jobs)
                     elif not _read(key.fd, key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
-                # the server kills what is over a limit, and reports its end like any other
+                # the server kills a process over a limit, and reports its end as any other
                 for job in list(jobs.values()):
                     self._enforce_limits(job)
                 finished = [job for job in jobs.values() if job.finished]
@@ -232,13 +232,13 @@ class JailClient:
             job.status, job.cpu = report["status"], report["cpu"]
 
     def _enforce_limits(self, job: _Job) -> None:
-        """Request that a process be killed that takes too long, waits or writes too much."""
+        """Ask the server to kill a process that takes too long, waits or writes too much."""
         if job.status is None and not job.reason:
             now = time.monotonic()
-            if job.pid and job.open and now > job.looked + _SAMPLE:
-                _look(job, now)
+            if job.pid and job.open and now > job.clock_read_at + _SAMPLE:
+                _read_clock(job, now)
             late, job.deadline = max(now - job.deadline, 0.0), max(now, job.deadline)
-            self._spare -= late  # further time is taken from that of all files together
+            self._spare -= late  # time beyond the deadline counts for all files together
             if late and self._spare < 0:
                 job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace, waiting included"
             elif job.waits > self.limits.idle:
@@ -249,17 +249,18 @@ class JailClient:
                 self._control.send(json.dumps({"kill": job.number}).encode())
 
 
-def _look(job: _Job, now: float) -> None:
-    """Add to the time that a process waits. However long ago the last look, it counts once: the machine may pause."""
+def _read_clock(job: _Job, now: float) -> None:
+    """Update the time that a process has waited; a reading adds little even after a long pause of the machine."""
     try:
         cpu = time.clock_gettime(~job.pid << 3 | 2)  # Linux' number of the clock of another process
     except OSError:  # it has ended
         return
-    if job.looked and cpu - job.cpu < _BUSY * (now - job.looked):
-        job.waits += min(now - job.looked, 2 * _SAMPLE)
+    since = now - job.clock_read_at
+    if job.clock_read_at and cpu - job.cpu < _BUSY * since:
+        job.waits += min(since, 2 * _SAMPLE)
     else:
         job.waits = 0.0
-    job.cpu, job.looked = cpu, now
+    job.cpu, job.clock_read_at = cpu, now
 
 
 def _read(fd: int, job: _Job) -> bool:
@@ -295,7 +296,7 @@ def _signal_reason(number: int, cpu: float, limits: Limits) -> str:
 def _start(control: int, setup: bytes) -> subprocess.Popen:
     environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _INHERITED if name in os.environ}}
     process = subprocess.Popen(
-        # isolated and without site, so that neither the user's modules nor .pth files run
+        # isolated and without site: neither the user's modules nor .pth files run
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(path=import_path(), fd=control)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -312,7 +313,7 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies on the CPU, because a view would be saved with all of its storage."""
+    """Return copies on the CPU; a view would be saved with all of its storage."""
     return {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
@@ -345,12 +346,12 @@ def examine(
         shaper_types, seed, limits, sizes, reads_dicts: see ``JailClient``.
 
     Returns:
-        By name, candidates whose functions are programs, with their dicts as data, or the faults of the others.
+        Candidates by name, with programs as functions and dicts as data; faults for the others.
 
     Raises:
         UserError: if the jail cannot be started.
     """
-    # all that an answer depends on, but the candidate itself
+    # everything that an answer depends on, except the candidate
     contract = Contract.of(task, state, action_dim, shaper_types, reads_dicts)
     arguments = (baseline, shaper_types, seed, limits, list(sizes), reads_dicts)
     context = repr((code_digest(), torch.__version__, _task_key(task, state), arguments))
@@ -366,7 +367,7 @@ def examine(
             results[name] = rebuild(answer, name, file, source, contract)
         except CandidateError:  # missing or damaged
             uncached.append((name, file, source))
-    # one process for all others; faults of the jail are not kept
+    # one server process for all others; faults of the jail are not cached
     if uncached:
         with JailClient(task, state, baseline, shaper_types, seed, limits, sizes, reads_dicts) as jail:
             for index, answer in jail.answers([source for _, _, source in uncached]):
@@ -394,7 +395,7 @@ def _result(answer: Answer, name: str, file: str, source: str, contract: Contrac
 
 
 def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:
-    """Return the task's part of the cache key; without the state's values, on which the trainer checks again."""
+    """Return the task's part of the cache key, without the state's values: the trainer checks again on them."""
     properties = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
     shapes = sorted((key, tuple(x.shape), str(x.dtype)) for key, x in state.items())
     return properties, shapes, sorted((key, str(x.dtype), x.tolist()) for key, x in task.constants.items())

@@ -35,7 +35,7 @@ WITH_ARGUMENT: dict[str, tuple[tuple[int, int], int, Sequence[int]]] = {
     "madvise": ((28, 233), 2, (0, 1, 2, 3, 4, 8, 14, 15, 16)),
     # wait and wake within this process; requeueing, priorities and shared futexes have had kernel bugs
     "futex": ((202, 98), 1, tuple(op | _PRIVATE | when for op in (0, 1, 9, 10) for when in (0, _REALTIME))),
-    "sched_getaffinity": ((204, 123), 0, (0,)),  # of this process only
+    "sched_getaffinity": ((204, 123), 0, (0,)),  # this process only
     # the clocks of the machine, this process and thread; negative numbers are clocks of other processes
     "clock_gettime": ((228, 113), 0, tuple(range(12))),
     "clock_getres": ((229, 114), 0, tuple(range(12))),
@@ -60,7 +60,7 @@ class Limits(NamedTuple):
     Attributes:
         memory: bytes in addition to those in use when the process is confined.
         cpu: seconds of processor time.
-        wall: seconds of wall-clock time, which the client enforces, as the next two.
+        wall: seconds of wall-clock time; the client enforces this limit and the next two.
         spare: seconds that all files together may take beyond ``wall``.
         idle: seconds without processor time.
     """
@@ -73,7 +73,7 @@ class Limits(NamedTuple):
 
 
 def supported() -> str:
-    """Return why this platform is not supported; an empty string if it is."""
+    """Return why this platform is not supported; an empty string if it is supported."""
     if not sys.platform.startswith("linux"):
         return f"it needs Linux, not {sys.platform}"
     if MACHINE not in _ARCHITECTURES or struct.calcsize("P") != 8:
@@ -95,7 +95,7 @@ def confine(limits: Limits, keep: Sequence[int]) -> None:
     memory = address_space() + limits.memory
     drop_privileges()
     landlock()
-    limit_resources(memory, limits.cpu)  # last but one, because it forbids new descriptors
+    limit_resources(memory, limits.cpu)  # after landlock, because it forbids new descriptors
     seccomp()
 
 
@@ -125,7 +125,7 @@ def limit_resources(memory: int, cpu: int) -> None:
         old_hard = resource.getrlimit(kind)[1]
         unlimited = old_hard == resource.RLIM_INFINITY
         soft = soft if unlimited else min(soft, old_hard)
-        # at the soft limit of CPU time SIGXCPU tells the reason; a second later the process is killed
+        # the soft limit of CPU time sends SIGXCPU, which tells the reason; a second later the kernel kills the process
         hard = soft + 1 if name == "CPU" and (unlimited or soft < old_hard) else soft
         resource.setrlimit(kind, (soft, hard))
 
@@ -146,13 +146,13 @@ def drop_privileges() -> None:
 def landlock() -> int:
     """Deny access to all files, and on newer kernels to TCP ports and to signals of other processes.
 
-    Returns the version of the kernel's Landlock ABI; 0 if it has none, so that seccomp is the only restriction.
+    Returns the version of the kernel's Landlock ABI; 0 without Landlock, so that seccomp is the only restriction.
     """
     c = libc()
     version = c.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return 0
-    # all rights that this kernel knows, and no rule that grants one
+    # restrict all rights that this kernel knows; without rules, none is granted
     files = (1 << _LANDLOCK_FILE_RIGHTS[min(version, len(_LANDLOCK_FILE_RIGHTS) - 1)]) - 1
     rights = struct.pack("QQQ", files, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24

@@ -67,7 +67,7 @@ class Examiner:
         self._other_state, self._sizes = _perturb(state), sorted({min(size, MAX_ROWS) for size in sizes})
 
     def warm_up(self) -> None:
-        """Do everything once, so that torch and Python load their lazy modules while files can still be read."""
+        """Examine a file before the first fork, so that torch and Python load lazy modules while files can be read."""
         baseline = assemble(self._baseline, self._baseline)
         shaping = check(baseline, self._state, self._constants, self._task, self._trial)
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
@@ -93,14 +93,14 @@ class Examiner:
 
     def _candidate(self, source: str) -> dict[str, Any]:
         candidate = load_candidate("candidate", source, FILE, self._seed, namespace=self._namespace)
-        # call each function once, which also finds the widths
+        # call each function once, which also gives the widths
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         # the baseline's functions are traced elsewhere
         functions = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
         shaping = shaping.with_functions(functions)
         traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
-        # without code, a function that cannot be traced is a fault
+        # the trainer does not run code, so that an untraceable function is a fault
         if refused:
             first = min(refused, key=lambda refusal: refusal.line)
             message = f"untrusted code must be traceable: {first.reason}"
@@ -109,7 +109,7 @@ class Examiner:
         return _to_plain(traced)
 
     def _verify(self, shaping: Shaping) -> None:
-        """Compare programs with their functions on other states than the recorded one, for all sizes of groups."""
+        """Compare programs with their functions on another state than the recorded one, for all sizes of groups."""
         for size in self._sizes:
             sample = SampleState(
                 self._other_state, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
@@ -147,7 +147,7 @@ def _error(fault: Fault) -> dict[str, Any]:
 
 
 def _no_drives(*_: object) -> Tensor:
-    """Refuse to compute the task's own drives, which are traced in the trainer."""
+    """Stand for the task's own drives, which the trainer traces."""
     raise NotImplementedError
 
 
@@ -192,7 +192,7 @@ def _renumber(components: list[str], program: Program) -> tuple[list[str], Progr
     return [components[i] for i in traced], replace(program, outputs=outputs)
 
 
-# uses the parts of torch that are loaded lazily
+# code that uses the parts of torch that are loaded lazily
 _WARM_UP = """
 import torch.nn.functional as F
 import numpy as np

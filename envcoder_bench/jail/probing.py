@@ -16,7 +16,7 @@ from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
 
 log = logging.getLogger(__name__)
 
-# restrictions without which no untrusted file is run
+# restrictions that are necessary to run untrusted files
 REQUIRED = (
     "opening files", "creating files", "sockets", "new processes", "other programs", "signals to other processes",
     "looking into other processes", "executable memory", "new descriptors", "kernel interfaces",
@@ -26,7 +26,7 @@ REQUIRED = (
 
 @functools.cache
 def log_confinement() -> None:
-    """Log that restrictions are in force, once per process, and which in run.log. Raises as ``confinement``."""
+    """Log once per process that code is confined, with all restrictions in run.log. Raises as ``confinement``."""
     restrictions = confinement()
     names = ", ".join(line.partition(":")[0] for line in restrictions[:3])
     log.info("untrusted candidates are confined by %s: docs/jail.md", names)
@@ -47,7 +47,7 @@ def confinement() -> list[str]:
     if missing:
         reason = refused.get("error") or f"the kernel allowed: {', '.join(missing)}"
         raise UserError(f"untrusted code cannot be confined here: {reason}; is seccomp disabled?")
-    # what was tested, and what the kernel enforces without a test
+    # tested restrictions, and those that the kernel enforces without a test
     limits, landlock = Limits(), refused["landlock"]
     return [
         f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; tested and"
@@ -71,7 +71,7 @@ def import_path() -> list[str]:
 
 @functools.cache
 def _probe() -> dict[str, object]:
-    """Run ``_report`` in a new process; return, by name, whether each attempt was refused."""
+    """Run ``_report`` in a new process; return whether each attempt was refused, by name."""
     boot = f"import sys; sys.path[:] = {import_path()!r}; from envcoder_bench.jail.probing import _report; _report()"
     try:
         done = subprocess.run(
@@ -88,7 +88,7 @@ def _probe() -> dict[str, object]:
 
 
 def _report() -> None:
-    """Print the results of two processes: one with Landlock alone, one confined as untrusted code is."""
+    """Print the results of two processes: one with Landlock only, one confined as untrusted code is."""
     refused: dict[str, object] = _in_fork(_try_landlock)
     refused.update(_in_fork(_try_all))
     print(json.dumps(refused))
@@ -136,7 +136,7 @@ def _try_all(write_fd: int) -> dict[str, object]:
         "setrlimit": (160, 164), "personality": (135, 92), "keyctl": (250, 219), "perf_event_open": (298, 241),
     }  # fmt: skip
     refused = {name: _refused(call(pair[machine], 0, 0)) for name, pair in numbers.items()}
-    # the restricted argument is given a forbidden value, the others 0
+    # the restricted argument gets a forbidden value, the others 0
     unusual = {"madvise": 12, "futex": 128 | 3, "sched_getaffinity": parent, "clock_gettime": -6, "clock_getres": -6}
     arguments = [
         _refused(call(numbers_of[machine], *([0] * argument), unusual[name]))

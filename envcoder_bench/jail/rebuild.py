@@ -1,4 +1,4 @@
-"""Validate an answer of the jail and rebuild the candidate from it, with programs in place of code."""
+"""Validate an answer of the jail and rebuild the candidate from it, with programs instead of code."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Contract:
     """The state that programs of a task may read, and the results that they must return.
 
     Attributes:
-        reads: by name of the state, without ``actions``: kind of number, and numbers per environment.
-        parts: by name of a function, the tensors that it may return.
+        reads: kind of number, and numbers per environment, by key of the state; without ``actions``.
+        parts: the tensors that a function may return, by its name.
         action_dim: width of the action of files without an action function.
         types: names of the functions that are taken from the candidates.
         reads_dicts: whether files may have dicts such as ``rewards``.
@@ -138,7 +138,7 @@ def _candidate(value: Any, name: str, file: str, source: str, contract: Contract
     _require(len(actions) < 2, "two action functions")
     _require(_is_int(value["action_dim"], 1, MAX_ACTION_DIM), "invalid action width")
     action_dim = value["action_dim"] if actions else contract.action_dim
-    # each program: valid nodes over the state's entries, within the limits of the file
+    # programs with valid nodes that read entries of the state, within the limits of a file
     names = _components(components, file)
     rebuilt: dict[str, CandidateFunction] = {}
     budget = MAX_NODES
@@ -176,9 +176,9 @@ def _dicts(value: Any, source: str) -> Dicts:
     _require(isinstance(values, dict) and bool(values) and set(values) <= set(SECTION_TYPES), "unexpected dicts")
     _require(all(isinstance(x, dict) and valid_dict(x) for x in values.values()), "a dict is not of names and numbers")
     _require(isinstance(lines, dict) and set(lines) == set(values), "incomplete lines")
-    for of_section in lines.values():
-        _require(isinstance(of_section, dict) and "" in of_section, "incomplete lines")
-        _require(all(_is_int(line, 1, source.count("\n") + 1) for line in of_section.values()), "invalid lines")
+    for key_lines in lines.values():
+        _require(isinstance(key_lines, dict) and "" in key_lines, "incomplete lines")
+        _require(all(_is_int(line, 1, source.count("\n") + 1) for line in key_lines.values()), "invalid lines")
     names = (*SHAPER_TYPES, *ALIASES)
     _require(isinstance(functions, list) and all(x in names for x in functions), "unexpected function")
     return Dicts(_with_tuples(values), lines, tuple(functions))
@@ -222,7 +222,7 @@ def _nodes(entries: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Nod
     nodes: list[Node] = []
     for entry in entries:
         _require(isinstance(entry, list) and len(entry) == 6, "incomplete node")
-        # nothing of an entry is believed: its types, that it reads only earlier nodes, and its operation
+        # check everything in an entry: its types, its operation, and that it reads only earlier nodes
         op, kind, args, value, name, column = entry
         _require(isinstance(op, str) and kind in _KINDS and isinstance(args, list), "invalid node")
         _require(all(_is_int(arg, 0, len(nodes) - 1) for arg in args), "a node depends on a later one")
@@ -268,7 +268,7 @@ def _outputs(
 ) -> dict[str, Output]:
     _require(isinstance(value, dict) and bool(value), f"{type_} returns nothing")
     outputs: dict[str, Output] = {}
-    # nodes that exist, of the kind that is claimed
+    # the nodes must exist and be of the claimed kind
     for name, entry in value.items():
         _require(isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list), f"{type_} returns nothing")
         nodes, kind = entry
@@ -276,7 +276,7 @@ def _outputs(
         _require(all(_is_int(node, 0, len(program.nodes) - 1) for node in nodes), f"{type_} returns an unknown node")
         _require(all(program.nodes[node].kind == kind for node in nodes), f"{type_} returns another kind of number")
         outputs[name] = Output(nodes, kind)
-    # as many numbers as the function must return
+    # the function must return as many numbers as expected
     expected = _expected_outputs(type_, outputs, components, contract)
     limit = KINDS[type_].untrusted_width
     if limit and len(outputs[VALUE].nodes) > limit:
@@ -305,7 +305,7 @@ def most_live(program: Program) -> int:
 def _expected_outputs(
     type_: str, outputs: Mapping[str, Output], components: int, contract: Contract
 ) -> dict[str, tuple[int, bool]]:
-    """Return, by output of a function, how many numbers it must have and whether they must be floating point."""
+    """Return how many numbers each output of a function must have, and whether they must be floating point."""
     kind, parts = KINDS[type_], contract.parts[type_]
     if kind.shape is None:
         _require(set(outputs) <= set(parts), f"{type_} returns unknown keys")
@@ -324,7 +324,7 @@ _PARAMETERS = tuple(
 
 
 class _ProgramCall:
-    """Interpret a function's program, and return results in the form in which the function returned them."""
+    """A callable that interprets a function's program, and returns results in the form of the function's."""
 
     def __init__(self, type_: str, program: Program, components: tuple[str, ...], contract: Contract) -> None:
         self._interpreter = Interpreter(program)

@@ -1,8 +1,8 @@
-"""What an untrusted file sees: the modules that it may import, with remedies in messages, and the clocks.
+"""The surroundings of an untrusted file: the modules that it may import, remedies in messages, and the clocks.
 
-The list of modules is no security boundary, which is the confined process (``confine``): a file can reach other
-modules through the attributes of these. It gives clear messages, and keeps imports from searching for files that cannot
-be opened.
+The security boundary is the confined process (``confine``), not the list of modules: a file can reach other modules
+through their attributes. The list gives clear messages, and keeps imports from searching for files that cannot be
+opened.
 """
 
 import builtins
@@ -25,7 +25,7 @@ MODULES = (
 
 _FILES = "a candidate cannot open files: write its numbers into the code"
 _CODE = "write plain code instead"
-# by module that may not be imported: what to do instead
+# remedies for modules that may not be imported
 _INSTEAD = {
     **dict.fromkeys(("os", "pathlib", "io", "json", "pickle", "yaml", "shutil", "glob", "tempfile"), _FILES),
     **dict.fromkeys(("sys", "gc", "inspect", "ctypes", "importlib", "builtins", "ast", "traceback"), _CODE),
@@ -34,7 +34,7 @@ _INSTEAD = {
     "datetime": "the time of an episode is progress_buf * dt",
 }
 _IMPORTABLE = "a candidate is one file; torch, numpy, math, typing, dataclasses and the like can be imported"
-# by words of a message: the remedy
+# remedies by words of a message
 _REMEDIES = {
     "control flow": "write torch.where(condition, a, b)",
     "joins the environments": "reduce with dim=-1; NaN stops a candidate without an assert or if",
@@ -59,14 +59,14 @@ def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
     def restricted_import(
         name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
     ) -> Any:
-        by_c_code = isinstance(fromlist, list)  # torch or numpy, by PyImport_Import, on behalf of the file
+        by_c_code = isinstance(fromlist, list)  # torch or numpy call PyImport_Import for the file
         if not by_c_code and (level or name not in allowed | packages):
             instead = _INSTEAD.get(name) or _INSTEAD.get(name.split(".")[0]) or _IMPORTABLE
             path = "." * level + name
             raise ModuleNotFoundError(f"untrusted code may not import {path} ({instead})", name=name)
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
-    # printing has no output, and would read a tensor's values
+    # nobody reads prints, and printing would read a tensor's values
     file_builtins = {**vars(builtins), "__import__": restricted_import, "print": lambda *_, **__: None}
     return {**GIVEN, "__builtins__": file_builtins}
 
@@ -76,8 +76,8 @@ def remedy_of(message: str) -> str:
     return next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
 
 
-# Clocks are the same for every file, so that no program has the time of day among its numbers. They tick at each
-# reading. Set ahead, they show which results depend on them.
+# Clocks give the same times to every file, so that programs do not depend on the time of day. Each reading advances
+# them. Setting them ahead shows which results depend on them.
 
 _START, _TICK, _AHEAD = 1_700_000_000.0, 0.001, 1_234_567_891.23  # s
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
@@ -102,7 +102,7 @@ def start_clocks() -> None:
 
 @contextmanager
 def clocks_ahead() -> Iterator[None]:
-    """Set the clocks ahead for a while."""
+    """Set the clocks ahead inside the block."""
     global _now
     _now += _AHEAD
     try:

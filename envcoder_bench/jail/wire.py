@@ -5,7 +5,7 @@ import os
 import struct
 from typing import Any
 
-MAX_CHARACTERS = 100_000  # of a file
+MAX_CHARACTERS = 100_000  # longest file
 MAX_ANSWER = 6 << 20  # bytes: a program of 10,000 numbers takes 400 KiB
 _LENGTH = struct.Struct("!I")
 _MAX_DIGITS = 40

@@ -30,7 +30,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import MODEL, SearchSettings
 from envcoder_bench.search.terms import term_variants
 from envcoder_bench.video import default_videos
-from envcoder_bench.video.page import read_videos, videos_of
+from envcoder_bench.video.page import make_videos, read_videos
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Search:
     def _videos(self) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
         count, run = default_videos(), open_run(self._folder.final)
-        return (read_videos(run) if count != 0 else None) or videos_of(run, count)
+        return (read_videos(run) if count != 0 else None) or make_videos(run, count)
 
 
 def _flags(error: UserError) -> str:

@@ -49,7 +49,7 @@ def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:
 
 
 def _check_device(device: str) -> str:
-    """Return a device's full name, such as ``cuda:0`` for ``cuda``; raise ValueError if there is no such device."""
+    """Return a device's full name, such as ``cuda:0`` for ``cuda``; raise ValueError if it does not exist."""
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
@@ -82,12 +82,12 @@ def make_simulator(
     """Build ``num_envs`` copies of the robot in the MJCF file ``xml``, all in its default state and position mode.
 
     Args:
-        name: as of ``pick_simulator``.
+        name: the simulator, see ``pick_simulator``.
         dt, substeps: seconds per ``Simulator.step``, and the physics steps it takes.
-        device: torch device of the state tensors, as of ``pick_simulator``.
+        device: torch device of the state tensors, see ``pick_simulator``.
         stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
         options: values that replace the file's ``integrator``, ``iterations`` and ``ls_iterations``.
-        ground: what replaces the file's plane; None keeps the plane.
+        ground: a ground that replaces the file's plane; None keeps the plane.
 
     Raises:
         ImportError: this Python or environment has no MuJoCo.
@@ -96,7 +96,7 @@ def make_simulator(
     name, device = pick_simulator(name, device)
     if num_envs < 1:
         raise ValueError(f"a simulator needs at least one environment, got {num_envs}")
-    try:  # only now, so that this package can be imported without an engine
+    try:  # imported here, so that this package can be imported without an engine
         from envcoder_bench.sim.mujoco_model import load_robot
 
         if name == "mujoco_cpu":

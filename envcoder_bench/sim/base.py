@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-# of MuJoCo; without RK4, whose contact forces would belong to one of its four stages
+# MuJoCo's integrators without RK4, whose contact forces would belong to one of its four stages
 INTEGRATORS = ("Euler", "implicit", "implicitfast", "discrete")
 
 

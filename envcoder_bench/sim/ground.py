@@ -17,7 +17,7 @@ class HeightField:
         heights: ``(nx, ny)`` float32, m; the first axis is x.
         spacing: distance of neighbouring nodes along x and y, m.
         corner: x and y of node ``[0, 0]``, m.
-        friction: coefficient of its contacts, whatever the robot's is.
+        friction: coefficient of its contacts, which replaces the robot's.
     """
 
     heights: np.ndarray
@@ -49,7 +49,7 @@ class Box:
         center: x, y, z, m.
         size: full lengths of the edges, m.
         yaw: rotation about the vertical, rad.
-        friction: coefficient of its contacts, whatever the robot's is.
+        friction: coefficient of its contacts, which replaces the robot's.
     """
 
     center: tuple[float, float, float]
@@ -68,7 +68,7 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What all environments stand on, instead of the plane of the robot's file.
+    """The ground of all environments, instead of the plane of the robot's file.
 
     Fields of different friction lie side by side. The place of an environment on the ground is data: the position of
     its robot.
@@ -83,11 +83,11 @@ class Ground:
 
 
 def crop(ground: Ground, low: Sequence[float], high: Sequence[float], most_nodes: int) -> Ground | None:
-    """Return the part of a ground within a rectangle, for pictures; None if there is none.
+    """Return the part of a ground within a rectangle, for pictures; None if it is empty.
 
     Args:
         low, high: x and y of the rectangle's corners, m.
-        most_nodes: of a height field; a finer one is thinned out.
+        most_nodes: most nodes of a height field; a finer field is thinned out.
     """
     fields = [_crop_field(field, low, high, most_nodes) for field in ground.height_fields]
     kept = tuple(field for field in fields if field is not None)

@@ -24,7 +24,7 @@ from mujoco_batches.physics.rotations import cross, quat_multiply, rotate
 
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
 
-Rows = slice | np.ndarray  # of environments
+Rows = slice | np.ndarray  # a selection of environments
 _ALL = slice(None)
 
 
@@ -90,7 +90,7 @@ class MujocoCpu(MujocoTensors):
         self.engine_warnings.update(warnings)
 
     def _step(self, command: np.ndarray, warnings: list[str]) -> None:
-        # commands: none where one is not finite, or where a written state was refused
+        # commands, 0 if one is not finite or a written state was refused
         bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
         self._refused.zero_()
         self._ctrl[...] = command[:, self._robot.actuated]
@@ -100,8 +100,9 @@ class MujocoCpu(MujocoTensors):
         # physics, and which environments became unstable
         failed = step_batch(self._batch, self._robot.substeps)
         bad[failed] = True
-        warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]  # then sizes of memory
-        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
+        # the other lines of an error are sizes of memory
+        warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]
+        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # NaN is not <= MAX_QPOS
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
         self._overflows += take_overflows(self._batch) & ~bad
@@ -109,7 +110,7 @@ class MujocoCpu(MujocoTensors):
         # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
-        np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
+        np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # MuJoCo gives the force on the other body
         for sensor, body in enumerate(self._robot.sensor_bodies):
             self._refresh_sensor(sensor, body)
         # unstable environments go on in the default state
@@ -135,7 +136,7 @@ class MujocoCpu(MujocoTensors):
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
-        # environments with a number beyond its limit get nothing of the write
+        # environments with a number beyond its limit are not written
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
         if root is not None:
@@ -153,7 +154,7 @@ class MujocoCpu(MujocoTensors):
                 self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
         if refused.any():
             self._put_back(written[refused])
-        # nothing of the steps before remains
+        # forget the steps before
         self._warmstart[written] = 0.0
         self._force[written] = 0.0
         self._contact[written] = 0.0
@@ -190,7 +191,7 @@ class MujocoCpu(MujocoTensors):
         self._qvel[ids, qvel + 3 : qvel + 6] = rotate(quat, states[:, 10:13].astype(np.float64), inverse=True)
 
     def _read_free_body(self, rows: Rows, states: np.ndarray, qpos: int, qvel: int) -> None:
-        """The reverse of ``_write_free_body``, for the environments ``rows``."""
+        """Read the states of a free body, the reverse of ``_write_free_body``, for the environments ``rows``."""
         quat = self._qpos[rows, qpos + 3 : qpos + 7]
         states[rows, 0:3] = self._qpos[rows, qpos : qpos + 3]
         states[rows, 3:6] = quat[:, 1:4]
@@ -220,11 +221,11 @@ class MujocoCpu(MujocoTensors):
 
 
 def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np.ndarray]) -> np.ndarray:
-    """Return for each environment of ``ids`` whether its given numbers are within their limits."""
+    """Return whether the numbers of each environment in ``ids`` are within their limits."""
     within = np.ones(len(ids), dtype=bool)
     for x, limit in states:
         if x is not None:
-            within &= (np.abs(x[ids]) <= limit).reshape(len(ids), -1).all(axis=1)  # NaN is not
+            within &= (np.abs(x[ids]) <= limit).reshape(len(ids), -1).all(axis=1)  # False for NaN
     return within
 
 

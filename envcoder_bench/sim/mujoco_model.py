@@ -38,14 +38,14 @@ _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjB
 
 @dataclass(frozen=True)
 class SiteModel:
-    """The sites of a robot, and the one whose Jacobian is computed.
+    """The sites of a robot, and the data of a site's Jacobian.
 
     Attributes:
         names: the names of the sites.
         bodies, roots: for each site, the ids of its body and of the first body of that body's tree.
         quats: for each site, its orientation in its body, wxyz.
         jacobian: index of the site in ``names``, or None.
-        moves: for each joint, whether it moves that site.
+        moves: for each joint, whether it moves the Jacobian site.
         inertia: ``(num_dofs, num_dofs)`` index of each entry of the mass matrix in MjData's ``M``; -1 where it is 0.
     """
 
@@ -124,14 +124,14 @@ class RobotModel:
         return 6 if self.floating else 0
 
     def default_root_state(self) -> np.ndarray:
-        """The first body at rest in the model's default pose, ``(13,)`` as in ``Simulator.root_states``."""
+        """Return the first body at rest in the default pose, ``(13,)`` as in ``Simulator.root_states``."""
         data = mujoco.MjData(self.mj_model)
         mujoco.mj_kinematics(self.mj_model, data)
         w, x, y, z = data.xquat[1]
         return np.array([*data.xpos[1], x, y, z, w, *np.zeros(6)], dtype=np.float32)
 
     def default_object_states(self) -> np.ndarray:
-        """The objects at rest at their places in the file, ``(num_objects, 13)`` as in ``Simulator.object_states``."""
+        """Return the objects at rest where the file has them, ``(num_objects, 13)`` as ``Simulator.object_states``."""
         first = self.first_qpos + len(self.dof_names)
         poses = self.mj_model.qpos0[first:].reshape(-1, 7)
         states = np.zeros((len(self.object_names), 13), dtype=np.float32)
@@ -157,7 +157,7 @@ def load_robot(
     file's plane.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: MuJoCo rejects the file, it has elements that Simulator does not support, or an option is invalid.
     """
     path = Path(xml)
@@ -206,7 +206,7 @@ def set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
 
 
 def _greatest(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Return the greatest absolute value within each range, infinity where there is none."""
+    """Return the greatest absolute value within each range; infinity without a limit."""
     return np.where(limited.astype(bool), np.abs(ranges).max(axis=1, initial=0.0), np.inf)
 
 
@@ -216,7 +216,7 @@ def _describe(
     """Check that the model is one robot and free objects, then look up addresses, gains and capacities."""
     if model.nbody < 2:
         raise ValueError("the model has no body; give the robot at least one")
-    # joints: a free one of the first body, then hinges and slides, then those of free objects
+    # the order of joints: a free joint of the first body, hinges and slides, then free joints of objects
     floating = model.njnt > 0 and model.jnt_type[0] == _FREE and model.jnt_bodyid[0] == 1
     first = int(floating)
     robot = [j for j in range(first, model.njnt) if model.jnt_type[j] != _FREE]
@@ -269,7 +269,7 @@ def _describe(
 
 
 def _set_gains(model: mujoco.MjModel, stiffness: float | None, damping: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Make drives of all actuators, a motor one without stiffness and damping; return their gains."""
+    """Turn all actuators into drives, motors with zero stiffness and damping; return their gains."""
     has_drive = model.actuator_biastype == _AFFINE_BIAS
     kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
     kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
@@ -409,11 +409,12 @@ class MujocoTensors(Simulator):
         self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
-        self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)  # by write, since the last step
+        # environments whose state write has refused since the last step
+        self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
 
     def _live(self) -> dict[str, Tensor]:
-        """Return the tensors that a saved state has beside the engine's own."""
+        """Return the tensors of a saved state that are not the engine's."""
         return {
             "effort": self._effort,
             "root_states": self.root_states,

@@ -18,7 +18,7 @@ from envcoder_bench.sim.mujoco_model import load_robot, set_options
 
 
 class PlainModel(NamedTuple):
-    """A model for MuJoCo alone.
+    """A model for MuJoCo without this package.
 
     Attributes:
         xml: its MJCF.
@@ -42,8 +42,8 @@ def plain_model(
     """Return the MJCF file ``xml`` as one text and its assets, for MuJoCo without this package.
 
     Its time step is ``dt / substeps``. An actuator's control is an effort, N m or N, if ``effort`` is True, and else a
-    position target, rad or m. Sensors are left out. ``beside`` is the folder that the model is for, whose files of
-    other contents keep their names. Other arguments and errors as of ``load_robot``.
+    position target, rad or m. Sensors are left out. ``beside`` is the folder of the copy; assets do not take the names
+    of other files there. For other arguments and errors see ``load_robot``.
     """
     robot = load_robot(xml, dt, substeps, stiffness, damping, options)
     spec = mujoco.MjSpec.from_file(str(xml))
@@ -51,7 +51,7 @@ def plain_model(
     set_options(spec, options or {})
     for sensor in list(spec.sensors):
         spec.delete(sensor)
-    # the control is the effort, or the target, of the run's drives
+    # controls are efforts or targets, as in the run
     for actuator, kp, kd in zip(spec.actuators, robot.stiffness, robot.damping):
         actuator.gainprm[0] = 1.0 if effort else kp
         actuator.biastype = mujoco.mjtBias.mjBIAS_NONE if effort else mujoco.mjtBias.mjBIAS_AFFINE
@@ -65,15 +65,15 @@ def plain_model(
     return PlainModel(text, assets)
 
 
-FOLDER = "assets"  # beside the copy
-_SIDES = ("file", "fileright", "fileup", "fileleft", "filedown", "filefront", "fileback")  # of a texture's cube
+FOLDER = "assets"  # the folder of assets beside the copy
+_SIDES = ("file", "fileright", "fileup", "fileleft", "filedown", "filefront", "fileback")  # sides of a texture's cube
 _DIRS = {"mesh": "meshdir", "hfield": "meshdir", "skin": "meshdir", "texture": "texturedir"}
-_DIGITS = 1e-4  # relative; MuJoCo writes six digits
+_DIGITS = 1e-4  # relative tolerance: MuJoCo writes six digits
 
 
 @dataclass
 class _Source:
-    """An MJCF file that assets come from: the model, or one that it attaches, with what they include.
+    """An MJCF file with assets: the model, or a model that it attaches, with included files.
 
     Attributes:
         folder: the folder of the file, to which paths of assets are relative.
@@ -84,7 +84,7 @@ class _Source:
     names: set[tuple[str, str]] = field(default_factory=set)
 
     def has(self, tag: str, name: str) -> bool:
-        """Return whether an asset of the model can be from here; attaching puts a prefix before names."""
+        """Return whether an asset of the model can be from this file; attached assets have a prefix."""
         return any(kind == tag and name.endswith(suffix) for kind, suffix in self.names)
 
 
@@ -92,7 +92,7 @@ def self_contained(text: str, spec: Any, xml: Path, beside: Path | None = None) 
     """Return an MJCF text whose assets are in the folder ``FOLDER`` beside it, and their contents by path there.
 
     Args:
-        text: what a compiled ``spec`` writes.
+        text: the text that a compiled ``spec`` writes.
         spec: the specification, which MuJoCo read from the file ``xml``.
         beside: the folder of the copy. Files in its ``FOLDER`` with other contents are not replaced: new ones get
             other names.
@@ -108,7 +108,7 @@ def self_contained(text: str, spec: Any, xml: Path, beside: Path | None = None) 
             for side in [side for side in _SIDES if node.get(side)]:
                 name = node.get("name", "")
                 path = _find(tag, name, sources, _folder(spec, elements.get(name), folder_key), node.get(side, ""))
-                node.set(side, _named(path.name, path.read_bytes(), contents, beside))
+                node.set(side, _add_asset(path.name, path.read_bytes(), contents, beside))
     if not contents:
         return text, {}
     for compiler in root.iter("compiler"):
@@ -118,7 +118,7 @@ def self_contained(text: str, spec: Any, xml: Path, beside: Path | None = None) 
 
 
 def check_copy(model: Any, text: str, contents: dict[str, bytes]) -> None:
-    """Check that the copy of a model needs no other file, and is the same. Raises ValueError."""
+    """Check that the copy of a model needs no other file, and equals the model. Raises ValueError."""
     # MuJoCo caches assets in memory by name, with a weak digest of their content: a new folder has new names
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / FOLDER).mkdir()
@@ -158,12 +158,12 @@ def _sources(xml: Path) -> list[_Source]:
 
 def _beside(path: str, *folders: Path) -> Path:
     """Return a file in the first of the folders that has it."""
-    places = [folder / path for folder in folders]
-    return next((candidate for candidate in places if candidate.is_file()), places[0])
+    candidates = [folder / path for folder in folders]
+    return next((candidate for candidate in candidates if candidate.is_file()), candidates[0])
 
 
 def _folder(spec: Any, element: Any, key: str) -> str:
-    """Return ``meshdir`` or ``texturedir`` for an asset; those of attached models are their own."""
+    """Return ``meshdir`` or ``texturedir`` for an asset; attached models have their own."""
     setting = getattr(getattr(element, "compiler", None), key, None)
     return getattr(spec, key) if setting is None else setting
 
@@ -173,27 +173,27 @@ def _find(tag: str, name: str, sources: list[_Source], folder: str, file: str) -
     first = [sources[0]]
     if (tag, name) not in sources[0].names:
         first = [source for source in sources[1:] if source.has(tag, name)]
-    places = [source.folder / folder / file for source in [*first, *sources]]
-    for candidate in places:
+    candidates = [source.folder / folder / file for source in [*first, *sources]]
+    for candidate in candidates:
         if candidate.is_file():
             return candidate
-    raise ValueError(f"{tag} {name}: there is no {places[0]}")
+    raise ValueError(f"{tag} {name}: {candidates[0]} does not exist")
 
 
 def _base(path: str) -> str:
     return re.split(r"[/\\]", path)[-1]
 
 
-def _named(name: str, content: bytes, contents: dict[str, bytes], beside: Path | None) -> str:
-    """Add a file to ``contents`` and return its path; a number tells files of one name apart, whatever its case."""
+def _add_asset(name: str, content: bytes, contents: dict[str, bytes], beside: Path | None) -> str:
+    """Add a file to ``contents`` and return its path; files whose names differ only in case get a number."""
     stem, suffix = Path(name).stem, Path(name).suffix
     count = 1
     while True:
         path = f"{FOLDER}/{stem}{f'_{count}' if count > 1 else ''}{suffix}"
-        there = {path_before.lower(): path_before for path_before in contents}.get(path.lower())
-        if there is not None and contents[there] == content:
-            return there
-        if there is None and _is_free(path, content, beside):
+        namesake = {other.lower(): other for other in contents}.get(path.lower())
+        if namesake is not None and contents[namesake] == content:
+            return namesake
+        if namesake is None and _is_free(path, content, beside):
             contents[path] = content
             return path
         count += 1

@@ -4,7 +4,7 @@ The state is in torch tensors, which Warp's kernels read and write in place. All
 that neither library waits for the other, and no value is read back to the host. For tests it also runs on Warp's CPU
 device, one world after the other.
 
-With ``use_deterministic_algorithms`` a world's bits depend on nothing but its own state; see
+With ``use_deterministic_algorithms`` a world's bits depend only on its own state; see
 ``compat/mujoco_warp_order.py``.
 """
 
@@ -24,7 +24,7 @@ from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouche
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim.mujoco_model import MujocoTensors, RobotModel
 from envcoder_bench.sim.mujoco_warp_kernels import (
-    SHOWN,
+    STATE_TENSORS,
     Worlds,
     add_sensor_forces,
     add_sensor_forces_in_order,
@@ -82,7 +82,7 @@ class MujocoWarp(MujocoTensors):
             nworld=self.num_envs,
             nconmax=contacts,
             nccdmax=min(robot.max_convex, contacts),
-            njmax=max(1, robot.max_constraints),  # with 0, mujoco_warp does not move
+            njmax=max(1, robot.max_constraints),  # mujoco_warp does not move with 0
         )
         drop_untouched(self._model, self._data)
 
@@ -99,15 +99,15 @@ class MujocoWarp(MujocoTensors):
         self._stiffness = torch.tensor(robot.stiffness, dtype=torch.float32, device=self.device)
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
-        # the state for Warp's kernels: MuJoCo's, and torch's tensors with a row for each world
+        # the state for Warp's kernels: MuJoCo's arrays, and torch's tensors with a row for each world
         self._worlds = worlds = Worlds()
         worlds.first_qpos, worlds.first_qvel = robot.first_qpos, robot.first_qvel
         worlds.default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
         for name in ("qpos", "qvel", "qacc_warmstart"):
             setattr(worlds, name, getattr(self._data, name))
-        tensors = {name: getattr(self, name) for name in SHOWN}
-        self._shown = {name: wp.from_torch(x.view(self.num_envs, x[0].numel())) for name, x in tensors.items()}
-        for name, array in self._shown.items():
+        tensors = {name: getattr(self, name) for name in STATE_TENSORS}
+        self._state_arrays = {name: wp.from_torch(x.view(self.num_envs, x[0].numel())) for name, x in tensors.items()}
+        for name, array in self._state_arrays.items():
             setattr(worlds, name, array)
         # contact forces of bodies and sensors
         if self._ordered:
@@ -116,7 +116,7 @@ class MujocoWarp(MujocoTensors):
             self._order = RowOrder(self._model, self._data)
         row_of_body = np.arange(-1, model.nbody - 1)  # the first body is the world
         self._contacts = ContactForces(
-            self._model, self._data, row_of_body, self._shown["contact_forces"], self._ordered
+            self._model, self._data, row_of_body, self._state_arrays["contact_forces"], self._ordered
         )
         sensor_of_body = np.full(model.nbody, -1)
         sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))
@@ -163,7 +163,7 @@ class MujocoWarp(MujocoTensors):
         wp.synchronize_device(self._wp_device)
         # a graph's physics steps allocate one after another, in the same memory
         self._workspace = allocated_by(self._advance) // self._robot.substeps
-        self._graph = captured(self._wp_device, self._advance)  # without one, a step launches its kernels one by one
+        self._graph = captured(self._wp_device, self._advance)  # without a graph, a step launches each kernel
         if self.site_names:
             self._site_graph = captured(self._wp_device, lambda: self._sites.refresh(self._written_mask))
         wp.synchronize_device(self._wp_device)
@@ -177,7 +177,7 @@ class MujocoWarp(MujocoTensors):
     def bytes_per_env(self) -> int:
         self._wait()
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
-        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._shown.values()]
+        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._state_arrays.values()]
         allocated = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
         allocated += self._order.capacity if self._ordered else 0
         return (allocated + self._workspace) // self.num_envs
@@ -213,7 +213,7 @@ class MujocoWarp(MujocoTensors):
         object_states: Tensor | None = None,
     ) -> None:
         self._wait()
-        # None means: as it is. The kernel reads all, and flags say which count
+        # None keeps a state. The kernel reads all arguments; flags say which of them it writes
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         present = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
         new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(arguments, present)]
@@ -273,11 +273,11 @@ class MujocoWarp(MujocoTensors):
     def _read_sensors(self) -> None:
         """Add up contact forces and torques at the force-torque sensors."""
         data = self._data
-        forces = self._shown["sensor_forces"]
+        forces = self._state_arrays["sensor_forces"]
         forces.zero_()
         inputs = [data.contact.geom, data.contact.pos, self._contacts.wrench]
         inputs += [self._model.geom_bodyid, self._sensor_of_body, data.xpos]
-        # sums of atomic additions depend on their order; a fixed order costs time
+        # the result of atomic additions depends on their order; a fixed order costs time
         if self._ordered:
             inputs = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address, *inputs]
             wp.launch(add_sensor_forces_in_order, dim=self.num_envs, inputs=inputs, outputs=[forces])

@@ -1,5 +1,5 @@
 """Warp kernels that copy state between MuJoCo Warp's arrays and the state tensors, most with one thread per world."""
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# Warp compiles these functions. They only look like Python, so that a type checker misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 # pyright: reportReturnType=false
@@ -19,12 +19,12 @@ from mujoco_batches.physics.warp_functions import (
     velocity_at,
 )
 
-SHOWN = ("root_states", "dof_pos", "dof_vel", "object_states", "dof_force", "contact_forces", "sensor_forces")
+STATE_TENSORS = ("root_states", "dof_pos", "dof_vel", "object_states", "dof_force", "contact_forces", "sensor_forces")
 
 
 @wp.struct
 class Worlds:
-    """The state of all worlds: MuJoCo's, and the tensors ``SHOWN`` in which torch sees it, with a row for each world.
+    """The state of all worlds: MuJoCo's arrays, and torch's ``STATE_TENSORS``, with a row for each world.
 
     ``first_qpos`` and ``first_qvel`` are the addresses of the first DOF.
     """
@@ -73,7 +73,7 @@ def _write_free_body(
     qvel: wp.array2d[wp.float32],
     states: wp.array2d[wp.float32],
 ):
-    """The reverse of ``_read_free_body``, from new numbers, which are also copied to ``states``."""
+    """Write new numbers to a free joint's state, the reverse of ``_read_free_body``, and to ``states``."""
     for i in range(13):
         states[env, at + i] = new[env, at + i]
     quat = wp.vec4(new[env, at + 6], new[env, at + 3], new[env, at + 4], new[env, at + 5])
@@ -199,7 +199,7 @@ def add_sensor_forces_in_order(
                     body = geom_bodyid[geom[contact][side]]
                     sensor = sensor_of_body[body]
                     if sensor >= 0:
-                        # the wrench is that on the second body
+                        # the wrench acts on the second body
                         sign = 2.0 * float(side) - 1.0
                         force = sign * wp.spatial_top(wrench[contact])
                         arm = pos[contact] - xpos[env, body]
@@ -236,7 +236,7 @@ def publish(
     An overflow is counted for a world if its new bits in ``overflow`` include one of ``dropping``.
     """
     env = wp.tid()
-    # unstable: refused before the step, or beyond the limits after it
+    # a world is unstable if it was refused before the step, or is beyond the limits after it
     bad = unstable[env]
     for i in range(worlds.qpos.shape[1]):
         if not is_within(worlds.qpos[env, i], MAX_QPOS):
@@ -278,7 +278,7 @@ def write(
     if not mask[env]:
         return
     objects = worlds.object_states.shape[1] // 13
-    # all numbers are within the limits, or none is written
+    # write only if all numbers are within the limits
     good = wp.bool(True)
     if with_root:
         good = good and _free_body_within(env, 0, new_root)
@@ -314,7 +314,7 @@ def write(
                 worlds.dof_vel[env, dof] = new_vel[env, dof]
                 worlds.qvel[env, worlds.first_qvel + dof] = new_vel[env, dof]
 
-    # nothing of the steps before remains
+    # forget the steps before
     _clear_forces(env, worlds)
     for i in range(worlds.qacc_warmstart.shape[1]):
         worlds.qacc_warmstart[env, i] = 0.0

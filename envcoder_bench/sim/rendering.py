@@ -19,14 +19,14 @@ FLOOR_TILE = 1.0  # m, the edge of a tile of the checkered floor
 _SHADOW_SIZE = 1024  # texels of a shadow's edge; MuJoCo's default of 4096 takes most of the time without a GPU
 _SKY_TOP, _SKY_BOTTOM = (0.48, 0.62, 0.79), (0.93, 0.95, 0.97)
 _RELIEF = (0.62, 0.64, 0.67, 1.0)
-_EXTENT = 4.0  # m, of a scene with ground: MuJoCo leaves out what is nearer to the camera than 1 % of the whole ground
+_EXTENT = 4.0  # m, extent of a scene with ground: MuJoCo hides parts nearer to the camera than 1 % of the extent
 _LIGHT, _LIGHT_PLACE = "video_light", (1.0, -1.5, 4.0)
 _PLANE, _FIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _LONG = (int(mujoco.mjtGeom.mjGEOM_CAPSULE), int(mujoco.mjtGeom.mjGEOM_CYLINDER))
 _FREE, _SLIDE = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 _ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 _FOLLOWING = (int(mujoco.mjtCamLight.mjCAMLIGHT_TRACK), int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM))
-_GAP, _ROD = 0.03, 0.02  # m, of a link without a rod; the radius of a rod
+_GAP, _ROD = 0.03, 0.02  # m: the largest gap of a link without a rod; the radius of a rod
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,14 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
         if int(geom.type) == _PLANE and not geom.material and not any(geom.size[:2]):
             geom.material, geom.rgba = "video_floor", (1, 1, 1, 1)
     if ground is not None:
-        for geom in spec.worldbody.geoms:  # of one colour, so that light and shadow show the relief
+        for geom in spec.worldbody.geoms:  # a single colour, so that light and shadow show the relief
             geom.rgba = _RELIEF
         spec.stat.extent = _EXTENT
-    # one light, whose shadow shows what touches the ground
+    # a single light, whose shadow shows contacts with the ground
     for light in list(spec.lights):
         spec.delete(light)
     _connect(spec)
-    return _lit(spec)
+    return _add_light(spec)
 
 
 def _connect(spec: Any) -> None:
@@ -157,7 +157,7 @@ def _nearest(model: Any, geom: int) -> np.ndarray:
     return centre + np.clip(-centre @ axis, -half, half) * axis
 
 
-def _lit(spec: Any) -> Any:
+def _add_light(spec: Any) -> Any:
     spec.visual.headlight.ambient = (0.42, 0.42, 0.42)
     spec.visual.headlight.diffuse = (0.28, 0.28, 0.28)
     spec.visual.headlight.specular = (0.1, 0.1, 0.1)
@@ -193,12 +193,12 @@ def moving_geoms(model: Any) -> np.ndarray:
 
 
 def is_floating(model: Any) -> bool:
-    """Whether the first joint is a free one, so that a camera must follow it."""
+    """Return whether the first joint is free, so that a camera must follow the robot."""
     return bool(model.njnt and int(model.jnt_type[0]) == _FREE and int(model.jnt_bodyid[0]) == 1)
 
 
 def planar_base(model: Any) -> PlanarBase | None:
-    """Return the base of a robot that slides in a plane of the world, on joints that nothing drives; None if none."""
+    """Return the base of a robot that slides in a plane on joints without drives; None for other robots."""
     driven = {int(model.actuator_trnid[a, 0]) for a in range(model.nu) if int(model.actuator_trntype[a]) in _ON_JOINT}
     slides = [
         j
@@ -218,7 +218,7 @@ def planar_base(model: Any) -> PlanarBase | None:
 
 
 def own_camera(model: Any) -> np.ndarray | None:
-    """Return where the model's own camera looks that follows the robot, ``(3,)``; None without such a camera."""
+    """Return the direction ``(3,)`` of the model's camera that follows the robot; None without such a camera."""
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     for camera in range(model.ncam):
@@ -228,7 +228,7 @@ def own_camera(model: Any) -> np.ndarray | None:
 
 
 def centre_path(model: Any, poses: np.ndarray) -> np.ndarray:
-    """Return where the robot's centre of mass is in ``poses`` ``(n, nq)``: ``(n, 3)``, m."""
+    """Return the positions ``(n, 3)`` of the robot's centre of mass, m, in ``poses`` ``(n, nq)``."""
     data, path = mujoco.MjData(model), np.empty((len(poses), 3))
     for k, qpos in enumerate(poses):
         data.qpos[:] = qpos
@@ -239,7 +239,7 @@ def centre_path(model: Any, poses: np.ndarray) -> np.ndarray:
 
 
 def is_flat(model: Any) -> bool:
-    """Whether the ground is a plane."""
+    """Return whether the ground is a plane."""
     return bool((model.geom_type == _PLANE).any())
 
 
@@ -278,7 +278,7 @@ class SceneRenderer:
         self._option = mujoco.MjvOption()
         self._light = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_LIGHT, _LIGHT)
         has_sky = (model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any()
-        # a model without a sky gets one as a picture behind it
+        # a model without a sky gets a picture of a sky behind it
         share = np.linspace(0, 1, height)[:, None]
         rows = 255 * ((1 - share) * np.array(_SKY_TOP) + share * np.array(_SKY_BOTTOM))
         self._sky = None if has_sky else np.broadcast_to(rows[:, None].astype(np.uint8), (height, width, 3))
@@ -308,7 +308,7 @@ class SceneRenderer:
         for marker in markers:
             draw_marker(self._renderer.scene, marker)
         picture = self._renderer.render()
-        if self._sky is not None:  # what nothing covers is black
+        if self._sky is not None:  # pixels that nothing covers are black
             empty = ~picture.any(axis=2)
             picture[empty] = self._sky[empty]
         return picture

@@ -1,6 +1,6 @@
-"""Any robot's model as a file that ``load_robot`` accepts, and the state in which its episodes begin.
+"""Conversion of any robot's model to a file that ``load_robot`` accepts, and the first state of its episodes.
 
-Actuators become the drives that it accepts: one motor or position drive per joint, with gear 1.
+Actuators become drives that ``load_robot`` accepts: one motor or position drive per joint, with gear 1.
 """
 
 # MuJoCo's bindings carry no types
@@ -24,7 +24,7 @@ NOTHING_TO_STAND_ON = (
     "or give the file of its scene"
 )
 _FREE, _BALL = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
-# of ball joints; damping and the like then act about each hinge
+# attributes of ball joints that their hinges get; damping and the like then act about each hinge
 _KEPT = ("type", "pos", "range", "limited", "damping", "stiffness", "armature", "frictionloss", "margin")
 
 
@@ -34,10 +34,10 @@ class RobotFile:
 
     Attributes:
         xml, assets: its MJCF, and the contents of the files that it names, by their paths relative to it.
-        timestep: s, of the original.
+        timestep: time step of the original, s.
         qpos: MuJoCo's joint positions at the beginning of episodes: the keyframe ``home`` or the first one, else the
             model's default; joints within their limits, a floating robot above the ground.
-        changes: what differs from the original, one line each.
+        changes: differences from the original, one line each.
     """
 
     xml: str
@@ -59,12 +59,12 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
         spec: what ``read_mjcf`` or a reader of URDF returned for the file ``path``.
         floating: give the first body a free joint, if it has none.
         ground: add a plane, if the robot floats and nothing can carry it.
-        efforts: as ``replace_actuators``.
+        efforts: see ``replace_actuators``.
 
     Raises:
         ValueError: it cannot be converted; the message says why and what to do.
     """
-    # bodies: a free root where one is asked for
+    # bodies, with a free root if it is wanted
     changes = _name_all(spec)
     bodies = spec.bodies[1:]
     if not bodies:
@@ -94,7 +94,7 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
             raise ValueError(f"{NOTHING_TO_STAND_ON}; --ground adds the plane")
         spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
         changes.append("a plane to stand on is new")
-    # the file, held against the model it was made from
+    # the file, compared with the model
     _rename_meshes(spec)
     qpos, model = _keyframe(model), spec.compile()
     xml, assets = self_contained(spec.to_xml(), spec, path)
@@ -103,7 +103,7 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
 
 
 def lacks_ground(model: mujoco.MjModel | Path) -> bool:
-    """Return whether a robot, or that of a file, floats, falls, and can touch nothing that does not move."""
+    """Return whether the robot of a model or a file floats, falls, and cannot touch anything that is fixed."""
     if isinstance(model, Path):
         try:
             model = mujoco.MjModel.from_xml_path(str(model))
@@ -119,7 +119,7 @@ def lacks_ground(model: mujoco.MjModel | Path) -> bool:
 
 
 def _name_all(spec: Any) -> list[str]:
-    """Name bodies, joints and sites that have no name; return what changed."""
+    """Name bodies, joints and sites without a name; return the changes."""
     count: Counter[str] = Counter()
     for k, body in enumerate(spec.bodies[1:], 1):
         if not body.name:
@@ -138,7 +138,7 @@ def _name_all(spec: Any) -> list[str]:
 
 
 def _replace_balls(spec: Any) -> list[str]:
-    """Replace ball joints by three hinges each; return what changed."""
+    """Replace each ball joint by three hinges; return the changes."""
     changes = []
     for ball in [joint for joint in spec.joints if joint.type == _BALL]:
         if len(ball.parent.joints) > 1:
@@ -182,13 +182,13 @@ def _keyframe(model: mujoco.MjModel) -> np.ndarray:
 
 
 def _start(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
-    """Return a start with all joints within their limits and a floating robot above what it would penetrate."""
+    """Return a start with all joints within their limits, and a floating robot above everything fixed."""
     # joints beyond their limits go to the middle
     for j in range(model.njnt):
         at, (low, high) = int(model.jnt_qposadr[j]), model.jnt_range[j]
         if model.jnt_type[j] != int(_FREE) and model.jnt_limited[j] and not low <= qpos[at] <= high:
             qpos[at] = (low + high) / 2
-    # lift the base until it touches nothing; each lift may meet another contact
+    # lift the base until it touches nothing; each lift may cause another contact
     data = mujoco.MjData(model)
     for _ in range(200):
         data.qpos[:] = qpos
@@ -207,7 +207,7 @@ _OF_TENDON, _WRAPS_JOINT = int(mujoco.mjtTrn.mjTRN_TENDON), int(mujoco.mjtWrap.m
 _FIXED_GAIN, _AFFINE_GAIN = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtGain.mjGAIN_AFFINE)
 _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
 
-MOST_EFFORT, NO_EFFORT = 1e6, 10.0  # N m or N: the most that a file can mean, and the limit where it means none
+MOST_EFFORT, NO_EFFORT = 1e6, 10.0  # N m or N: a larger effort of a file means no limit, which becomes NO_EFFORT
 
 
 @dataclass(frozen=True)
@@ -221,16 +221,16 @@ class Drive:
 
 
 def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, float]) -> list[str]:
-    """Replace the actuators of ``spec`` by plain drives, in the order of the joints; return what changed.
+    """Replace the actuators of ``spec`` by plain drives, in the order of the joints; return the changes.
 
     Args:
         model: ``spec``, compiled: gains that depend on inertia are computed in it.
-        efforts: of joints that have no actuator in the file, as in URDF: the greatest effort of each, N m or N.
+        efforts: the greatest efforts, N m or N, of joints without an actuator in the file, as in URDF.
     """
     changes: list[str] = []
     drives: dict[str, Drive] = {}
-    converted: dict[str, list[str]] = {}  # joints by what their limits are made of
-    # one drive for each joint: the first actuator's
+    converted: dict[str, list[str]] = {}  # joints by the description of their limits
+    # a joint's first actuator gives its drive
     for a in range(model.nactuator):
         name = model.actuator(a).name or f"number {a}"
         joints = dict(_joints(model, a))
@@ -258,7 +258,7 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
         )
     # joints without an actuator
     for joint, effort in efforts.items():
-        if effort > MOST_EFFORT:  # as readers of URDF fill in
+        if effort > MOST_EFFORT:  # readers of URDF fill in such an effort
             changes.append(f"joint {joint}: it states no effort; its forcerange is now {NO_EFFORT:g}")
         if effort > 0:
             limit = effort if effort <= MOST_EFFORT else NO_EFFORT
@@ -290,7 +290,7 @@ def _joints(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, float]]
 
 
 def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Drive, str, str]:
-    """Return the drive of a joint in place of an actuator, from what its limits are, and what is lost or invented."""
+    """Return the drive that replaces an actuator, the factors of its limits, and a description of the change."""
     # a position drive stays one: force = gain * (target - position) - damping * velocity
     gain, bias = float(model.actuator_gainprm[a, 0]), model.actuator_biasprm[a]
     affine = model.actuator_biastype[a] == _AFFINE_BIAS
@@ -303,7 +303,7 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
     factors = [f"gear {gear:g}"] if gear != 1 else []
     if model.actuator_ctrllimited[c] and not (is_position and limits):
         control = model.actuator_ctrlrange[c]
-        # a position drive at one end of its range with its target at the other
+        # the largest force is that at one end of the range with the target at the other end
         limits.append(gear * gain * (np.ptp(control) * np.array([-1, 1]) if is_position else control))
         if is_position:
             change = (
@@ -334,7 +334,7 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
 def _add(spec: Any, joint: str, drive: Drive) -> None:
     """Add a drive to the specification."""
     actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-    # all that a default class of the file can set
+    # set everything that a default class of the file can set
     actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     actuator.actlimited = mujoco.mjtLimited.mjLIMITED_FALSE
     actuator.gaintype, actuator.dyntype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtDyn.mjDYN_NONE

@@ -1,7 +1,7 @@
 """The process of MuJoCo's viewer: ``python -m envcoder_bench.sim.viewing MODEL RECORDING [web]``.
 
-Plays the poses of a recording in real time, one episode after the other, until the window is closed; ``web``: for
-browsers on this machine, until Ctrl-C.
+It plays the episodes of a recording in real time, one after the other, until the window is closed. With ``web`` it
+serves browsers on this machine until Ctrl-C.
 """
 
 # MuJoCo's bindings carry no types
@@ -18,7 +18,7 @@ import numpy as np
 
 from envcoder_bench.sim.rendering import load_model
 
-PAUSE = 1.0  # s, between episodes
+PAUSE = 1.0  # seconds between episodes
 
 
 class Playback:

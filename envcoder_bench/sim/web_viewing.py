@@ -21,7 +21,7 @@ ZOOM = 2.6  # distance of the camera in radii of the robot
 
 
 class Overlay(plugin.ViewerPlugin):
-    """Shows what is played, and lets the camera follow a robot that moves."""
+    """Shows the title of the episode, and lets the camera follow a robot that moves."""
 
     def __init__(self, playback: Any) -> None:
         self._playback = playback
@@ -54,7 +54,7 @@ def place_camera(camera: Any, playback: Any) -> None:
 def web_viewer(playback: Any) -> Iterator[tuple[Callable[[], bool], Callable[[], Any]]]:
     """Serve the viewer; yields functions that return whether it is open, and that show the present pose."""
     bind = web_server.bind_public_socket
-    # MuJoCo 4.0 binds to all interfaces, without authentication and without a setting for it
+    # MuJoCo 4.0 binds to all interfaces without authentication, and has no setting for it
     web_server.bind_public_socket = lambda _host, port=0: bind(HOST, port)
     studio_viewer._print_url_banner = _print_address
     config = viewer_protocol.ViewerConfig(title=TITLE, gfx="web")

@@ -19,8 +19,8 @@ from envcoder_bench.terrain.scan import on_triangles
 
 FLAT, STAIRS, BOULDERS = "flat", "stairs", "boulders"
 TYPES = (FLAT, STAIRS, BOULDERS)
-_DEPTH = 1.0  # m, of the ground's boxes below the lowest surface
-_CELL = 0.05  # m, of the lookup of flat zones and stairs
+_DEPTH = 1.0  # m, depth of the ground's boxes below the lowest surface
+_CELL = 0.05  # m, cells of the lookup of flat zones and stairs
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Zone:
     """A strip of an arena.
 
     Attributes:
-        type: of TYPES.
+        type: one of TYPES.
         size: length along x, m.
-        difficulty: of stairs the riser, m, of boulders the smallest and the largest edge, m; empty for flat ground.
+        difficulty: the riser of stairs, m; the smallest and the largest edge of boulders, m; empty for flat ground.
         friction: coefficient of its ground.
         drag: vx *= 1 / (1 + 0.1 drag) in each control step.
-        count: number of boulders, or of risers; None for as many risers as fit.
+        count: number of boulders or risers; None for as many risers as fit.
         tread: depth of a stair, m.
-        cell: spacing of boulders' height field, m.
+        cell: spacing of the height field of boulders, m.
     """
 
     type: str
@@ -49,7 +49,7 @@ class Zone:
 
     @property
     def rise(self) -> float:
-        """Height of its end above its beginning, m."""
+        """Height of the zone's end above its beginning, m."""
         return self.difficulty[0] * self.risers if self.type == STAIRS else 0.0
 
     @property
@@ -64,7 +64,7 @@ class Arena:
     """Zones one after the other along x, from x = 0; y is 0 to ``width``.
 
     Attributes:
-        apron: m, of flat ground before the first zone and after the last.
+        apron: length of flat ground before the first zone and after the last, m.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Arena:
 
     @property
     def length(self) -> float:
-        """m."""
+        """Length along x, m."""
         return self.starts[-1]
 
     @property
@@ -89,9 +89,9 @@ class Arena:
 
 
 def place_boulders(zone: Zone, width: float, seed: int) -> np.ndarray:
-    """Draw the boulders of a zone: ``(count, 4)`` x, y, edge, m, and yaw, rad; x and y from the zone's corner.
+    """Draw the boulders of a zone, ``(count, 4)``: x and y from the zone's corner, edge, m, and yaw, rad.
 
-    Boulders smaller than two cells of the height field lie on its nodes, so that none falls between them.
+    Boulders smaller than two cells of the height field lie on its nodes, because others could fall between these.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     drawn = generator.random((zone.count or 0, 4))
@@ -103,7 +103,7 @@ def place_boulders(zone: Zone, width: float, seed: int) -> np.ndarray:
 
 
 def boulder_heights(boulders: np.ndarray, size: float, width: float, cell: float) -> np.ndarray:
-    """Return heights ``(nx, ny)`` of cubes on the ground, m; the highest one counts where they overlap."""
+    """Return heights ``(nx, ny)`` of cubes on the ground, m; where cubes overlap, the highest counts."""
     nx, ny = round(size / cell) + 1, round(width / cell) + 1
     heights = np.zeros((nx, ny), dtype=np.float32)
     for x, y, edge, yaw in boulders:
@@ -124,11 +124,11 @@ class Arenas:
 
     Args:
         arenas: the arenas.
-        seed: of the boulders.
-        gap: m between arenas.
+        seed: seed of the boulders.
+        gap: distance between arenas, m.
 
     Attributes:
-        ground: all of them, for a simulator.
+        ground: the ground of all arenas, for a simulator.
         offsets: y of each arena's corner, m.
     """
 
@@ -138,7 +138,7 @@ class Arenas:
         self.offsets = [k * pitch for k in range(len(arenas))]
         boxes: list[Box] = []
         fields: list[HeightField] = []
-        self.tables: list[list[np.ndarray]] = []  # of each zone, aprons included: heights (nx, ny)
+        self.tables: list[list[np.ndarray]] = []  # heights (nx, ny) of each zone, aprons included
         self.spacings: list[list[float]] = []
         for k, (arena, y) in enumerate(zip(arenas, self.offsets)):
             builder = _Builder(arena, y, boxes, fields)
@@ -149,7 +149,7 @@ class Arenas:
         self.ground = Ground(tuple(fields), tuple(boxes))
 
     def middle(self, arena: int) -> float:
-        """y of an arena's middle line in the world, m."""
+        """Return y of an arena's middle line in the world, m."""
         return self.offsets[arena] + 0.5 * self.arenas[arena].width
 
 
@@ -175,7 +175,7 @@ class _Builder:
             self._table(field.heights, zone.cell)
         elif zone.type == STAIRS:
             riser, tread = zone.difficulty[0], zone.tread
-            self._box(x, x + tread, base, zone.friction)  # the first riser is a tread behind the zone's beginning
+            self._box(x, x + tread, base, zone.friction)  # the zone begins with a tread
             for step in range(1, zone.risers + 1):
                 end = x + (step + 1) * tread if step < zone.risers else x + zone.size
                 self._box(x + step * tread, max(end, x + step * tread + 1e-3), base + step * riser, zone.friction)
@@ -236,7 +236,7 @@ def _zone(where: str, data: Any) -> Zone:
     kind = data.get("type")
     if kind not in TYPES:
         raise ValueError(f"{where}.type must be {', '.join(TYPES)}, got {kind!r}{near_matches(str(kind), TYPES)}")
-    # keys that its type has, and needs
+    # keys that the zone's type has and needs
     for key, types in _OF_TYPE.items():
         if key in data and kind not in types:
             raise ValueError(f"{where}.{key} is for {' and '.join(types)} zones, and this one is {kind}")
@@ -300,8 +300,8 @@ class ArenaLookup:
                 k = min(number, len(tables) - 1)  # the last table is the apron behind the arena
                 if number < len(tables):
                     flat.append(tables[k].reshape(-1))
-                    own_first, total = total, total + tables[k].size
-                    first.append(own_first)
+                    first.append(total)
+                    total += tables[k].size
                 else:
                     first.append(first[-1])
                 nx.append(tables[k].shape[0])
@@ -321,7 +321,10 @@ class ArenaLookup:
         self._smooth = (self._ny > 1).to(torch.float32)
 
     def zone(self, arena: Tensor, x: Tensor) -> Tensor:
-        """Return the zone ``(n, ...)``, from 0, at x ``(n, ...)`` of arenas ``(n,)``; behind the last, one more."""
+        """Return the zone ``(n, ...)``, from 0, at x ``(n, ...)`` of arenas ``(n,)``.
+
+        Behind the end of an arena, this is the number of its zones.
+        """
         begin = self._begin[arena]
         begin = begin.view(len(arena), *[1] * (x.dim() - 1), self.most + 1)
         return ((x.unsqueeze(-1) >= begin).sum(-1) - 1).clamp(min=0)
@@ -333,7 +336,7 @@ class ArenaLookup:
         table = start * (self.most + 1) + number
         spacing, ny = self._spacing[table], self._ny[table]
         smooth = self._smooth[table]
-        # cells of a height field lie between nodes, those of other tables are their entries
+        # a height field has cells between its nodes; in other tables each entry is a cell
         columns = self._nx[table] - smooth.to(torch.int64)
         u = (x - self._begin.view(-1)[table]) / spacing
         v = y / spacing

@@ -9,7 +9,7 @@ from envcoder_bench.sim.ground import Box, Ground, HeightField
 from mujoco_batches import terrain_utils as generators
 from mujoco_batches.terrain_utils import SubTerrain
 
-VERTICAL = 0.005  # m, of which heights are multiples
+VERTICAL = 0.005  # m; heights are multiples of it
 TYPES = ("smooth slope", "rough slope", "stairs up", "stairs down", "discrete", "stepping stones")
 MIDDLE = 1.0  # m: a tile's origin is as high as the ground within this distance of its middle
 STEP_WIDTH, PLATFORM = 0.31, 3.0  # m
@@ -22,11 +22,11 @@ class GridParams:
     Attributes:
         proportions: share of the columns of each of ``TYPES``; the last one gets the rest.
         levels, terrains: number of rows and columns.
-        length, width: of a tile along x and y, m.
+        length, width: size of a tile along x and y, m.
         spacing: distance of the nodes, m.
         border: width of the flat ground around the grid, m.
-        friction: of the whole ground.
-        seed: of the random parts.
+        friction: friction of the whole ground.
+        seed: seed of the random parts.
     """
 
     proportions: tuple[float, ...] = (0.1, 0.1, 0.35, 0.25, 0.2)
@@ -75,7 +75,7 @@ def column_types(params: GridParams) -> tuple[int, ...]:
     """Return the index in ``TYPES`` for each column, by ``proportions``."""
     ends = np.cumsum(params.proportions)
     shares = np.arange(params.terrains) / params.terrains
-    # a share is a sum of decimal fractions: round off
+    # shares are sums of decimal fractions: 1e-9 absorbs their rounding
     types = [int(np.searchsorted(ends, share + 1e-9, side="right")) for share in shares]
     return tuple(min(kind, len(TYPES) - 1) for kind in types)
 
@@ -93,7 +93,7 @@ def tile(
     Args:
         kind: index in ``TYPES``.
         difficulty: 0 to 1.
-        sign: of slopes: 1 rises towards the middle, -1 falls.
+        sign: 1 for slopes that rise towards the middle, -1 for slopes that fall.
     """
     terrain = SubTerrain("terrain", nx, ny, VERTICAL, params.spacing)
     slope = sign * 0.4 * difficulty
@@ -116,7 +116,7 @@ def tile(
 
 @lru_cache(maxsize=4)
 def make_grid(params: GridParams) -> TerrainGrid:
-    """Build a grid; equal parameters give the same one.
+    """Build a grid; equal parameters give the same object.
 
     Row i has the difficulty i / levels. Rows are along x, columns along y.
     """
@@ -130,9 +130,9 @@ def make_grid(params: GridParams) -> TerrainGrid:
         columns_of_kind = [j for j, other in enumerate(types) if other == kind]
         sign = -1 if column in columns_of_kind[: len(columns_of_kind) // 2] else 1  # half of the slopes fall
         for row in range(params.levels):
-            heights_of_tile = tile(kind, row / params.levels, nx, ny, params, sign, rng)
-            heights[row * nx : (row + 1) * nx, column * ny : (column + 1) * ny] = heights_of_tile
-            middle = heights_of_tile[nx // 2 - near : nx // 2 + near, ny // 2 - near : ny // 2 + near]
+            tile_heights = tile(kind, row / params.levels, nx, ny, params, sign, rng)
+            heights[row * nx : (row + 1) * nx, column * ny : (column + 1) * ny] = tile_heights
+            middle = tile_heights[nx // 2 - near : nx // 2 + near, ny // 2 - near : ny // 2 + near]
             origin = ((row + 0.5) * params.length, (column + 0.5) * params.width, float(middle.max()))
             origins[row, column] = origin
     field = HeightField(heights, params.spacing, (0.0, 0.0), params.friction)

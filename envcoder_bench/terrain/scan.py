@@ -9,8 +9,8 @@ from envcoder_bench.sim.ground import Ground
 class HeightLookup:
     """The height of a ground's upper surface at points of the plane.
 
-    Height fields are read as the triangles on which robots stand; the work on boxes is proportional to their number. A
-    point on no field and no box has the height of the nearest edge of a field.
+    Height fields are read as the triangles on which robots stand. Each point is compared with every box. A point beyond
+    all fields and boxes has the height of the nearest edge of a field.
 
     Args:
         ground: the ground.
@@ -26,7 +26,7 @@ class HeightLookup:
         def tensor(rows: list, columns: int) -> Tensor:
             return torch.tensor(rows, dtype=torch.float32, device=device).view(-1, columns)
 
-        # heights of all fields in one tensor, and where each field begins in it
+        # heights of all fields in one tensor, and the first index of each field
         sizes = [field.heights.size for field in fields]
         flat = [torch.from_numpy(field.heights).reshape(-1) for field in fields]
         self._heights = torch.cat(flat).to(device) if flat else torch.zeros(0, device=device)
@@ -65,14 +65,14 @@ class HeightLookup:
         return height, zone
 
     def _on_fields(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return height and index of the field, and whether the point lies on none."""
+        """Return the height, the index of the nearest field, and whether the point lies beyond all fields."""
         if len(self._first) == 1:
             zone = torch.zeros_like(points[..., 0], dtype=torch.int64)
         else:
             offset = points.unsqueeze(-2) - self._corner  # (..., fields, 2)
             size = self._cells * self._spacing.unsqueeze(-1)
             outside = torch.maximum(-offset, offset - size).clamp(min=0.0)
-            zone = (outside * outside).sum(-1).argmin(-1)  # the first of those that contain the point
+            zone = (outside * outside).sum(-1).argmin(-1)  # the first field that contains the point
         cells = self._cells[zone]
         offset = (points - self._corner[zone]) / self._spacing[zone].unsqueeze(-1)
         beyond = ((offset < 0.0) | (offset > cells)).any(-1)
@@ -97,12 +97,12 @@ def on_triangles(heights: Tensor, node: Tensor, ny: Tensor, u: Tensor, v: Tensor
     """Return heights on the two triangles of cells, which the diagonal from the node with the lowest x and y divides.
 
     Args:
-        heights: of all nodes; y varies fastest.
+        heights: heights of all nodes; y varies fastest.
         node, ny: index of the cell's first node, and nodes along y.
-        u, v: place in the cell along x and y, 0 to 1.
+        u, v: position in the cell along x and y, 0 to 1.
     """
     low, high = heights[node], heights[node + ny + 1]
-    below = u >= v  # below the diagonal lies the node along x, above it the one along y
+    below = u >= v  # the third node lies along x below the diagonal, along y above it
     side = heights[torch.where(below, node + ny, node + 1)]
     first, last = torch.where(below, u, v), torch.where(below, v, u)
     return low + first * (side - low) + last * (high - side)
@@ -121,7 +121,7 @@ def height_scan(lookup: HeightLookup, root_states: Tensor, points: Tensor) -> Te
     The grid moves with the base and turns with its yaw, but does not tilt.
 
     Args:
-        root_states: ``(n, 13)`` of the bases, as ``Simulator`` has them.
+        root_states: ``(n, 13)``, states of the bases as in ``Simulator``.
     """
     return lookup.heights(torch.stack(turned(root_states[:, 3:7], points), dim=-1) + root_states[:, None, :2])
 

@@ -33,7 +33,7 @@ OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
 
 Spread = tuple[float, float, float]  # mean, min, max
-MOST_ENVS = 65_536  # of all candidates that take the step together
+MOST_ENVS = 65_536  # environments of all candidates that take the step together
 
 
 @dataclass
@@ -73,7 +73,7 @@ class CandidateCheck:
 
     @property
     def defines_reward(self) -> bool:
-        """Whether a run would train with a reward of its own, and it is no baseline."""
+        """Whether the candidate is not a baseline and a run would train with its own reward."""
         return REWARD in self.defines and not self.baseline
 
 
@@ -85,7 +85,7 @@ class CheckResult:
         rows: one per candidate, baselines first.
         compiles: whether functions are compiled, with this config on this machine.
         num_envs: number of environments of each candidate in the step.
-        judged: on what rewards were judged, or why some of it was not.
+        judged: the states on which rewards were judged, or the reason why they were not.
     """
 
     rows: list[CandidateCheck]
@@ -132,7 +132,7 @@ def check_candidates(
         if set(names) <= set(skipped):
             more = f"; and {len(names) - 1} more of the same kind" if len(names) > 1 else ""
             raise UserError(f"there is nothing to check: {skipped[names[0]]}{more}")
-        # a step of those that passed, in parts that fit in memory
+        # a step of the candidates that passed, in parts that fit in memory
         by_name = {row.name: row for row in rows}
         most = max(1, MOST_ENVS // cfg.num_envs_per_candidate)
         for first in range(0, len(shapings), most):
@@ -153,52 +153,52 @@ def _check_all(
         rows.append(row)
         try:
             with of_candidate(source.file):
-                shapings[source.name] = _checked(spec, context, judge, source, row)
+                shapings[source.name] = _check(spec, context, judge, source, row)
         except CandidateError as error:
             row.fault = error.fault
             row.status = SKIPPED if row.fault.kind == "nothing asked" else FAILED
     return rows, shapings
 
 
-def _checked(
+def _check(
     spec: RunSpec, context: PrepareContext, judge: lint.Judge, source: CandidateSource, row: CandidateCheck
 ) -> Shaping:
     """Fill in the row of a source, and return its shaping without programs. Raises CandidateError."""
     cfg = spec.config
-    # what it defines, and its faults
+    # the functions, and their faults
     functions = load(source, context.files, cfg.seed).functions
     taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
     row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
-    with _collected(row.notes):
+    with _collect_warnings(row.notes):
         shaping = check_and_trace(source, context, cfg.seed)
     row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
-    # how its reward is made up, and what is not compiled
+    # the form of the reward, and functions that are not compiled
     if row.defines_reward:
-        row.form, remarks = _divided(spec, context, source, shaping) if shaping.components else ("", [])
+        row.form, remarks = _divide_reward(spec, context, source, shaping) if shaping.components else ("", [])
         row.notes += map(Fault, remarks if judge.obstacle else judge.lines(shaping))
     row.not_compiled = [
-        Fault(each.reason, each.function.file, each.line, each.function.type)
-        for each in context.tracer.untraced
-        if each.function.file == source.file
+        Fault(untraced.reason, untraced.function.file, untraced.line, untraced.function.type)
+        for untraced in context.tracer.untraced
+        if untraced.function.file == source.file
     ]
-    stateful = [each for each in shaping.functions.values() if each.type in taken and each.stateful_line is not None]
+    stateful = [call for call in shaping.functions.values() if call.type in taken and call.stateful_line is not None]
     row.notes += map(stateful_note, stateful)
-    # because one call takes less time than compiling
+    # without programs: a single call takes less time than compiling
     return replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
 
 
-def _divided(
+def _divide_reward(
     spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
 ) -> tuple[str, list[str]]:
     """Return how a reward is made of its components, and remarks on these; empty if the candidate fails."""
     try:
         reward, terms = rollout(in_small_simulation(spec), context, source, shaping)
-        how = find_combination(reward, terms)
+        combination = find_combination(reward, terms)
     except NotDivisible as error:
         return str(error), []
-    except CandidateError:  # the step shows it
+    except CandidateError:  # the step gives its error
         return "", []
-    return str(how), term_remarks(how, terms, "short rollouts")
+    return str(combination), term_remarks(combination, terms, "short rollouts")
 
 
 def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
@@ -220,7 +220,7 @@ def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, Ca
 
 
 @contextmanager
-def _collected(notes: list[Fault]) -> Iterator[None]:
+def _collect_warnings(notes: list[Fault]) -> Iterator[None]:
     """Append the warnings in this block to ``notes`` instead of printing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -270,7 +270,7 @@ def _table(rows: Sequence[CandidateCheck], width: int, compiles: bool) -> list[s
 
 
 def _rewards(rows: Sequence[CandidateCheck], width: int) -> list[str]:
-    """Return a line for each candidate's reward, followed by one for each of its components."""
+    """Return lines for each candidate's reward and its components."""
     lines: list[tuple[str, str, Spread]] = []
     for row in rows:
         if row.reward is not None:

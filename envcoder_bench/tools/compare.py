@@ -34,7 +34,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
+LEAST_RANKED = 3  # least number of candidates in both runs for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
 
 
@@ -43,8 +43,8 @@ class SharedCandidate:
     """A candidate that is in the first run and in others, with the same name.
 
     Attributes:
-        fitness: in the first run, with its interval.
-        differences: of the other runs by label.
+        fitness: the fitness in the first run, with its interval.
+        differences: differences of the other runs, by label.
         other_source: labels of the runs in which its text is another one.
     """
 
@@ -59,7 +59,7 @@ class Comparison:
     """Runs of one task, compared.
 
     Attributes:
-        runs: by label, in the order given.
+        runs: the runs by label, in the order of the arguments.
         ranked: all candidates of all runs, best first, named ``label: candidate``.
         shared: candidates of the first run that other runs have.
         correlations: by label, Spearman's correlation of the ranking with that of the first run, and the number of
@@ -83,10 +83,9 @@ def full_name(label: str, candidate: str) -> str:
 def compare(folders: Sequence[str | Path]) -> Comparison:
     """Compare runs; differences are to the first one, and paired by seed where the runs have seeds in common.
 
-    Raises UserError if there are less than two runs, one cannot be read, has no results or is given twice, or they are
-    of different tasks or measure different fitness.
+    Raises UserError for fewer than two runs, a run that cannot be read, has no results or is given twice, and runs of
+    different tasks or with different measures of fitness.
     """
-    # the runs, which must be of one task and one fitness
     opened = [open_run(folder) for folder in folders]
     paths = [run.folder.path.resolve() for run in opened]
     if len(set(paths)) < len(paths):
@@ -94,7 +93,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         raise UserError(f"{twice} is given twice")
     if len(opened) < 2:
         raise UserError("give at least two runs to compare")
-    # runs that can be compared: of one task, and by one measure
+    # the runs must have the same task and the same measure of fitness
     first = opened[0]
     meanings = [run.fitness_meaning for run in opened]
     for run, meaning in zip(opened[1:], meanings[1:]):
@@ -135,7 +134,7 @@ def _measured_by(run: OpenedRun) -> str:
         parse(run.fitness.source, str(run.folder.fitness))
     except CandidateError as error:
         raise UserError(str(error)) from error
-    tree = ast.parse(run.fitness.source)  # not the one above, which is kept
+    tree = ast.parse(run.fitness.source)  # a new tree, because that of ``parse`` must not be changed
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
             del node.body[0]
@@ -143,7 +142,7 @@ def _measured_by(run: OpenedRun) -> str:
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of paths that differ."""
+    """Return the shortest ends of the paths that distinguish them."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         labels = [one_line("/".join(path.parts[-length:])) for path in paths]
         if len(set(labels)) == len(labels):
@@ -152,7 +151,7 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
-    """Return one ranking, in the order of each run's own; equal fitness shares a place."""
+    """Return one ranking of all runs; candidates with equal fitness share a place."""
     rows = [
         replace(
             row,
@@ -163,10 +162,10 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
             steps_to_tie=NAN,
             tie_groups=(),
         )
-        for label, of_run in ranked.items()
-        for row in of_run
+        for label, ranking in ranked.items()
+        for row in ranking
     ]
-    # ranks hold within a run; together they follow what is shown: digits that are not shown decide nothing
+    # ranks hold within a run; the common ranking follows the digits of the table
     measured = [row for row in rows if row.rank is not None]
     decimals = decimal_places([row.fitness for row in measured])
 
@@ -180,12 +179,12 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
 
 
 def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
-    """Return what all runs together know of the fitness of whole trainings; candidates are named ``label: name``."""
+    """Return a model of the fitness in all runs together; candidates are named ``label: name``."""
     fitness: dict[str, dict[int, float]] = {}
     evaluation: Evaluation = {}
     for label, run in runs.items():
         for row in run.rows:
-            # one that a race stopped is compared with none, and untrained policies say nothing of trained ones
+            # leave out candidates that a race stopped, and untrained policies
             if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
                 fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
         for (name, seed), fitness_of_episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
@@ -200,7 +199,7 @@ def _bounds(runs: Mapping[str, OpenedRun]) -> tuple[float, float]:
 
 
 def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> SharedCandidate | None:
-    """Return a candidate of the first run with its differences in the others; None if there are none."""
+    """Return a candidate of the first run with its differences in the others; None if no other run has it."""
     name, (first, *others) = row.candidate, runs
     first_name = full_name(first, name)
     labels = [label for label in others if {first_name, full_name(label, name)} <= set(model.names)]
@@ -230,7 +229,7 @@ def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
         settings.update({f"version of {name}": version for name, version in software.items()})
     keys = list(dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _NOT_SETTINGS))
     values = {key: ["null" if run.get(key) is None else one_line(run[key]) for run in flat] for key in keys}
-    return {key: of_runs for key, of_runs in values.items() if len(set(of_runs)) > 1}
+    return {key: texts for key, texts in values.items() if len(set(texts)) > 1}
 
 
 def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -256,7 +255,7 @@ def _mark(label: str, candidate: SharedCandidate, difference: Difference) -> str
 
 
 def unlearnt(comparison: Comparison) -> dict[str, str]:
-    """Return by label what ``nothing_learnt`` says of the runs of which it says anything."""
+    """Return the warnings of ``nothing_learnt`` by label."""
     warnings = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
     return {label: words for label, words in warnings.items() if words}
 
@@ -281,8 +280,8 @@ def notes(comparison: Comparison) -> list[str]:
     if any(row.other_source for row in comparison.shared):
         lines.append("*: the file of this name is another one in that run")
     for label, (value, count) in comparison.correlations.items():
-        shown = "undefined" if math.isnan(value) else f"{value:+.2f}"
-        lines.append(f"ranking of {label} and of {first}: Spearman's correlation {shown} over {count} candidates")
+        text = "undefined" if math.isnan(value) else f"{value:+.2f}"
+        lines.append(f"ranking of {label} and of {first}: Spearman's correlation {text} over {count} candidates")
     return lines
 
 

@@ -27,7 +27,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         overrides: ``key=value`` for the config that its numbers come from.
 
     Raises:
-        ValueError: there is no such task.
+        ValueError: the task does not exist.
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     cfg = compose_config(name, overrides)
@@ -82,7 +82,7 @@ def _functions(spec: RunSpec, facts: TaskContract, width: int) -> list[str]:
 
 
 def _returns(kind: Kind, facts: TaskContract) -> str:
-    """What a function returns for n environments of a task."""
+    """Return a text on the result of a function for n environments of a task."""
     if kind.name in facts.refusals:
         return f"cannot be used: {facts.refusals[kind.name]}"
     keys = [f"{key} {_shape(facts, key)}" for key in (kind.keys(facts) if kind.keys else ()) if key in facts.fields]
@@ -102,7 +102,7 @@ def function_docs(task: TaskSpec, baseline: str, config: Mapping[str, Any] | Non
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:
         raise UserError(str(error)) from error
-    return {kind: (inspect.getdoc(one.call) or "-").splitlines()[0] for kind, one in functions.items()}
+    return {kind: (inspect.getdoc(function.call) or "-").splitlines()[0] for kind, function in functions.items()}
 
 
 def _shape(facts: TaskContract, key: str) -> str:
@@ -129,7 +129,7 @@ def _state(facts: TaskContract, width: int, values: Mapping[str, str]) -> str:
     lines: list[str] = []
     for row, field in zip(columns, facts.fields.values()):
         head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
-        # wrapped without the head, whose spaces align the columns
+        # wrap without the head, whose spaces align the columns
         room = max(20, width - len(head))
         meaning = wrap(field.meaning, room, then="").splitlines()
         if row[0] in values and "=" not in row[1]:  # a list of numbers

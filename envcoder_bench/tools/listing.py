@@ -18,7 +18,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.sources.registry import title_of
 
 COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
-DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run
+DEPTH = 4  # levels of folders that are searched; a search's runs are in rounds/<k>/run
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
     runs: dict[Path, ListedRun] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"{folder}: {'it is a file' if folder.exists() else 'there is no folder of this name'}")
+            raise ValueError(f"{folder}: {'it is a file' if folder.exists() else 'the folder does not exist'}")
         for path in _run_folders(folder, DEPTH):
             runs.setdefault(path.resolve(), read_run(path))
     return sorted(runs.values(), key=lambda run: (run.date, str(run.path)))
@@ -58,13 +58,13 @@ def _run_folders(folder: Path, depth: int) -> list[Path]:
         return [folder]
     try:
         below = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir()) if depth else []
-    except OSError:  # it cannot be read
+    except OSError:  # the folder cannot be read
         below = []
     return [run for path in below for run in _run_folders(Path(path), depth - 1)]
 
 
 def read_run(path: Path) -> ListedRun:
-    """Read what a list says about a run folder; damaged files are a status."""
+    """Read the row of a run folder; damaged files give a status."""
     folder = RunFolder(path)
     task, date, ranked, damage = "", "", [], ""
     try:
@@ -73,23 +73,23 @@ def read_run(path: Path) -> ListedRun:
         config = parse_plain(record.config)
         name = config["task"]["name"]
         task = str(title_of(str(config.get("task_source") or name), name))
-        ranked = _ranked(folder)
+        ranked = _read_ranked(folder)
     except UserError as error:
         damage = str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-    # the best candidate; a baseline only where there is no other
+    # the best candidate, or the best baseline without candidates
     measured = [row for row in ranked if row.rank is not None]
     best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
     status = damage or (COMPLETE if folder.complete else IN_PROGRESS if folder.in_progress() else STOPPED)
     return ListedRun(path, task, date, best.candidate if best else "", best.fitness if best else None, status)
 
 
-def _ranked(folder: RunFolder) -> list[Ranked]:
-    """The ranking by summary.json, else by results.csv; empty before the first evaluation.
+def _read_ranked(folder: RunFolder) -> list[Ranked]:
+    """Return the ranking of summary.json, or else of results.csv; empty before the first evaluation.
 
-    That of summary.json is the one that the run printed: it has what tells equal candidates apart.
+    The run printed the ranking of summary.json, which also orders equal candidates.
     """
     if folder.complete:
         try:
@@ -102,7 +102,7 @@ def _ranked(folder: RunFolder) -> list[Ranked]:
 
 
 def render_runs(runs: Sequence[ListedRun]) -> str:
-    """Return the list as a table, or a sentence if there is no run."""
+    """Return the list as a table, or a sentence without runs."""
     if not runs:
         return "no runs found"
     header = ("run", "task", "date", "best", "fitness", "status")

@@ -21,10 +21,10 @@ from envcoder_bench.sources.registry import task_names
 from mujoco_batches.assets import urdf_spec
 from mujoco_batches.scene.params import AssetOptions
 
-CONTROL_STEP = 0.02  # s, about: a whole number of the model's time steps
+CONTROL_STEP = 0.02  # seconds, rounded to a whole number of the model's time steps
 MODEL = "model.xml"
 FILES = ("task.py", "task.yaml", "human.py", "unshaped.py")
-WIDTH = 110  # of lines of numbers and names
+WIDTH = 110  # characters in lines of numbers and names
 _TAKEN = ("SimTask", "Field", "Any", "Tensor", "torch")  # names that a task file imports
 _GENERIC = ("scene", "robot", "model", "main")  # names of files that say nothing about the robot
 
@@ -52,9 +52,9 @@ def new_task(
     """Write a task's folder from an MJCF or URDF file.
 
     Args:
-        name: of the task; None derives it from the file's name.
-        output: the folder, which must not exist; None for one of the task's name in the working folder.
-        floating, ground: as ``convert``.
+        name: the name of the task; None derives it from the file's name.
+        output: the folder, which must not exist; None for a folder of the task's name in the working folder.
+        floating, ground: see ``convert``.
 
     Raises:
         UserError: the file cannot be read, has parts that are not supported, or the folder exists.
@@ -63,19 +63,19 @@ def new_task(
     folder = output or Path(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
     _check_names(model, name, folder)
     try:
-        file = _converted(model, floating, ground)
-        robot = _loaded(file)
+        file = _convert(model, floating, ground)
+        robot = _load(file)
     except (ValueError, NotImplementedError) as error:
         text = " ".join(str(error).split())
         raise UserError(text if text.startswith(str(model)) else f"{model}: {text}") from error
-    # its files, from templates
+    # the files, from templates
     loader = PackageLoader("envcoder_bench.tools", "new_task_files")
     templates = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
-    templates.filters["listed"] = _listed
-    templates.filters["shown"] = lambda text: re.sub(r'["\\]', "'", text)  # within a text of a Python file
+    templates.filters["as_list"] = _list_code
+    templates.filters["in_quotes"] = lambda text: re.sub(r'["\\]', "'", text)
     facts = _facts(name, model, file, robot)
     texts = {part: templates.get_template(f"{part}.jinja").render(facts).rstrip() + "\n" for part in FILES}
-    # nothing is written before all of it is known
+    # write only after all texts are known
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -89,19 +89,19 @@ def new_task(
 
 def _check_names(model: Path, name: str, folder: Path) -> None:
     if not model.is_file():
-        raise UserError(f"{model}: {'it is a folder' if model.is_dir() else 'there is no such file'}")
+        raise UserError(f"{model}: {'it is a folder' if model.is_dir() else 'the file does not exist'}")
     if model.suffix not in (".xml", ".urdf"):
         raise UserError(f"{model}: give a robot's file that ends with .xml (MJCF) or .urdf")
     if not name.isidentifier() or keyword.iskeyword(name) or name in _TAKEN:
-        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum, and no word of Python")
+        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum, and not a word of Python")
     if name in task_names():
         raise UserError(f"--name {name}: there is a task of this name; choose another one")
     if folder.exists():
         raise UserError(f"{folder}: it exists already; give another folder with --output")
 
 
-def _loaded(file: RobotFile) -> RobotModel:
-    """Load a converted model. Raises ValueError if it is not as ``load_robot`` requires, or nothing drives it."""
+def _load(file: RobotFile) -> RobotModel:
+    """Load a converted model. Raises ValueError if ``load_robot`` refuses it, or nothing drives it."""
     substeps = max(1, round(CONTROL_STEP / file.timestep))
     with tempfile.TemporaryDirectory() as scratch:
         _write_model(Path(scratch), file)
@@ -125,7 +125,7 @@ def _name(model: Path) -> str:
     return f"My{name}" if name in task_names() else name
 
 
-def _converted(model: Path, floating: bool, ground: bool) -> RobotFile:
+def _convert(model: Path, floating: bool, ground: bool) -> RobotFile:
     if model.suffix != ".urdf":
         return convert(read_mjcf(model), model, floating, ground, {})
     spec, joints = urdf_spec.load(model, model.parent, AssetOptions())
@@ -143,7 +143,7 @@ def _write_model(folder: Path, file: RobotFile) -> None:
 
 
 def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mapping[str, Any]:
-    """Return what the templates print."""
+    """Return the values that the templates print."""
     # Isaac Gym's order: quaternions end with w
     qpos, first = file.qpos, robot.first_qpos
     pose = [*qpos[:3], *qpos[4:7], qpos[3]] if robot.floating else []
@@ -156,12 +156,14 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
         planar, height = {"forward": on_ground[0], "upward": upward, "seen": seen}, base.height
     driven = robot.actuated.tolist()
     all_driven = len(driven) == len(robot.dof_names)
-    # a joint's column in the actions with a zero at their end
+    # the column of each joint in the actions, which end with a zero for joints without a drive
     columns = [driven.index(j) if j in driven else len(driven) for j in range(len(robot.dof_names))]
     axes = {"joints": robot.dof_names, "bodies": robot.body_names, "sites": robot.sites.names}
-    numbered = [
-        f"{kind}: {', '.join(f'{k} {one}' for k, one in enumerate(names))}" for kind, names in axes.items() if names
-    ]
+    lines = []
+    for kind, names in axes.items():
+        if names:
+            numbered = ", ".join(f"{k} {part}" for k, part in enumerate(names))
+            lines += textwrap.wrap(f"{kind}: {numbered}", WIDTH - 2)
     return {
         "name": name,
         "source": model.name,
@@ -169,7 +171,7 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
         "dof_names": robot.dof_names,
         "body_names": robot.body_names,
         "site_names": robot.sites.names,
-        "axes": [line for text in numbered for line in textwrap.wrap(text, WIDTH - 2)],
+        "axes": lines,
         "objects": [*zip(_keys(robot.object_names), robot.object_names)],
         "sensors": robot.sensor_names,
         "floating": robot.floating,
@@ -186,14 +188,14 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
     }
 
 
-def _listed(values: list[Any]) -> str:
-    """Return a list as Python code, in several lines where it is long."""
+def _list_code(values: list[Any]) -> str:
+    """Return a list as Python code, on several lines if it is long."""
     lines = textwrap.wrap(f"{', '.join(map(str, values))},", WIDTH - 4)
     return f"[{lines[0][:-1]}]" if len(lines) == 1 else "\n".join(["[", *(f"    {line}" for line in lines), "]"])
 
 
 def _keys(bodies: Sequence[str]) -> list[str]:
-    """Return keys of the state for bodies: different names of parameters, ``<body>_state``."""
+    """Return keys of the state for bodies, ``<body>_state``: different names that a parameter may have."""
     keys: list[str] = []
     for body in bodies:
         key = re.sub(r"\W", "_", f"{body}_state")

@@ -30,10 +30,10 @@ from envcoder_bench.tasks.spec import Can
 from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 from envcoder_bench.tools.isolation import measure_isolation
 
-FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
-OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
+FREQUENCY = "task.randomization_params.frequency"  # a key of IsaacGymEnvs' tasks
+ENV_KEYS = ("actions", "progress_buf")  # keys of the state that the environment adds
 _STEP = ("obs", "reward", "terminated", "truncated")
-ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # of a task's code
+ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # a task's code raises
 UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
 
@@ -45,14 +45,15 @@ class TaskFaults(UserError):
     """
 
     def __init__(self, task: str, findings: Sequence[str]) -> None:
-        super().__init__("\n".join([f"{task}: {len(findings)} of the checks fail:", *(f"- {one}" for one in findings)]))
+        lines = [f"{task}: {len(findings)} of the checks fail:", *(f"- {finding}" for finding in findings)]
+        super().__init__("\n".join(lines))
         self.findings = list(findings)
 
 
 class TaskCheck:
     """The checks of a task on a simulator, with the human baseline's episodes and actions.
 
-    Raises UserError, ValueError, CandidateError if there is no such task, or its files are invalid.
+    Raises UserError, ValueError or CandidateError if the task does not exist, or its files are invalid.
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
@@ -68,7 +69,7 @@ class TaskCheck:
         self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)
 
     def baselines(self) -> Generator[str, None, dict[str, Group]]:
-        """Yield the faults of the baselines, and return the groups of those without."""
+        """Yield the faults of the baselines, and return the groups of the sound ones."""
         groups, faults = prepare(replace(self.run, sources=tuple(baseline_sources(self.spec, self.cfg.task))))
         yield from (f"{name}.py: {error}" for name, error in faults.items())
         return {group.name: group for group in groups}
@@ -80,26 +81,26 @@ class TaskCheck:
         task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
         return task
 
-    def begun(self, num_envs: int) -> Task:
+    def begin(self, num_envs: int) -> Task:
         """Create a task and begin the human baseline's first episodes, with equal random numbers."""
         task = self.make(num_envs)
         everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         start = {key: x.clone() for key, x in task.default_state.items()}
         with seeded(0, self.device):
-            start.update(self._called("initial_state", task))
+            start.update(self._call("initial_state", task))
             task.reset(everywhere, start, {})
-            goal = self._called("goal", task)
+            goal = self._call("goal", task)
             if goal:
                 task.reset(everywhere, {}, goal)
         return task
 
-    def _called(self, stage: str, task: Task) -> dict[str, Tensor]:
-        """Return the result of the human baseline's function; empty if it has none."""
+    def _call(self, stage: str, task: Task) -> dict[str, Tensor]:
+        """Return the result of the human baseline's function; empty without a function."""
         function = self.human.functions.get(stage)
-        result: Any = {} if function is None else bind(function, self._given(task))()
+        result: Any = {} if function is None else bind(function, self._inputs(task))()
         return result
 
-    def _given(self, task: Task) -> StateDict:
+    def _inputs(self, task: Task) -> StateDict:
         n, width = task.num_envs, (task.fields["actions"].shape or (1,))[0]
         env_keys = {"actions": torch.zeros(n, width), "progress_buf": torch.zeros(n, dtype=torch.int64)}
         env_keys = {key: x.to(task.device) for key, x in env_keys.items()}
@@ -107,7 +108,7 @@ class TaskCheck:
 
     def commands(self, task: Task, steps: int, seed: int = 0) -> Iterator[Any]:
         """Yield random commands ``(num_envs, num_dofs)`` in the human baseline's action space."""
-        function, state = self.human.functions.get("command"), self._given(task)
+        function, state = self.human.functions.get("command"), self._inputs(task)
         width = self.human.action_dim or task.default_action_dim or state["actions"].shape[1]
         generator = torch.Generator().manual_seed(seed)
         for _ in range(steps):
@@ -147,7 +148,7 @@ class TaskCheck:
         )
         # declared keys
         for key, field in task.fields.items():
-            if key in OWN_KEYS:
+            if key in ENV_KEYS:
                 continue
             if key not in keys:
                 yield f"fields declares '{key}', which is neither in state nor in constants"
@@ -164,14 +165,14 @@ class TaskCheck:
                 yield f"default_state has '{key}', which is not in state"
         if not task.fitness_meaning or not (task.bytes_per_env > 0):
             yield "fitness_meaning must not be empty, and bytes_per_env must be positive"
-        # what the jail gets of it
+        # the jail gets the contract as plain data
         plain = TaskContract.of(task)
         if TaskContract.from_plain(plain.to_plain()) != plain:
             yield "its contract is not plain data"
 
     def fitness(self) -> Iterator[str]:
         """Fitness is one finite number per environment and depends only on the state."""
-        task = self.begun(3)
+        task = self.begin(3)
         for command in self.commands(task, 3):
             task.step(command)
         value = task.fitness(task.state)
@@ -186,7 +187,7 @@ class TaskCheck:
 
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
-        task, twin = self.begun(3), self.begun(3)
+        task, twin = self.begin(3), self.begin(3)
         before, computed_before = {key: x.clone() for key, x in task.state.items()}, computed(task)
         for step, command in enumerate(self.commands(task, 10)):
             task.step(command)
@@ -198,7 +199,7 @@ class TaskCheck:
 
     def reset(self) -> Iterator[str]:
         """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
-        task, twin, fresh = self.begun(4), self.begun(4), self.begun(4)
+        task, twin, fresh = self.begin(4), self.begin(4), self.begin(4)
         start = {key: fresh.state[key].clone() for key in fresh.default_state}
         goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
         places = {key: x.data_ptr() for key, x in task.state.items()}
@@ -212,7 +213,7 @@ class TaskCheck:
                 x[~mask] = torch.nan
         task.reset(mask, start, {})
         task.reset(mask, {}, goal)
-        # right after the reset, and in the steps that follow, which show what is hidden in the simulator
+        # compare after the reset, and in the steps that follow, which show hidden state of the simulator
         yield from _once(
             self.differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
         )
@@ -224,11 +225,11 @@ class TaskCheck:
             yield from _once(self.differences(task, twin, ~mask), "after a reset, unmasked environments change in")
         moved = [key for key, address in places.items() if task.state[key].data_ptr() != address]
         if moved:
-            yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
+            yield f"step or reset replaces the tensors of {_quote_all(moved)}: change them in place, with copy_"
 
     def restore(self) -> Iterator[str]:
         """Another task continues bitwise from the result of get_state."""
-        task, other = self.begun(2), self.begun(2)
+        task, other = self.begin(2), self.begin(2)
         for command in self.commands(task, 6):
             task.step(command)
         saved = task.get_state()
@@ -241,21 +242,21 @@ class TaskCheck:
             yield from _once(self.differences(task, other), "a restored task continues differently (see kept_keys) in")
         changed = [key for key, x in kept.items() if not torch.equal(saved[key], x)]
         if changed:
-            yield f"the result of get_state changes with the next step: {_listed(changed)} must be copies"
+            yield f"the result of get_state changes with the next step: {_quote_all(changed)} must be copies"
 
     def paired(self) -> Iterator[str]:
         """An environment depends neither on the number of environments nor on its index, as paired noise requires."""
-        many, one = self.begun(7), self.make(1)
-        start = {key: many.state[key][:1].clone() for key in many.default_state}
-        goal = {key: many.state[key][:1].clone() for key in many.goal_keys}
+        seven, single = self.begin(7), self.make(1)
+        start = {key: seven.state[key][:1].clone() for key in seven.default_state}
+        goal = {key: seven.state[key][:1].clone() for key in seven.goal_keys}
         everywhere = torch.ones(1, dtype=torch.bool, device=self.device)
-        one.reset(everywhere, start, {})
-        one.reset(everywhere, {}, goal)
-        for command in self.commands(many, 10):
-            many.step(command)
-            one.step(command[:1])
-        first = {key: x[:1] for key, x in many.state.items()}
-        yield from _once(self.unequal(one.state, first), "an environment alone differs from one among 7 in")
+        single.reset(everywhere, start, {})
+        single.reset(everywhere, {}, goal)
+        for command in self.commands(seven, 10):
+            seven.step(command)
+            single.step(command[:1])
+        first = {key: x[:1] for key, x in seven.state.items()}
+        yield from _once(self.unequal(single.state, first), "an environment alone differs from one among 7 in")
         # two groups of one candidate, which also draw the same numbers
         groups = yield from self.baselines()
         if len(groups) == len(BASELINE_FILES):
@@ -271,9 +272,9 @@ class TaskCheck:
         groups = yield from self.baselines()
         chosen = [group for name, group in groups.items() if name in baselines]
         if chosen:
-            yield from self._played(chosen, steps)
+            yield from self._play(chosen, steps)
 
-    def _played(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
+    def _play(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
         task = build_task(self.run, layout.num_envs)
         env = GroupedVecTask(task, layout, [group.shaping for group in groups], [0] * len(groups))
@@ -286,7 +287,7 @@ class TaskCheck:
             if not (bool(torch.isfinite(step_result.obs).all()) and bool(torch.isfinite(step_result.reward).all())):
                 yield f"random actions give an observation or a reward that is not finite at step {step}"
                 return
-        # expected: candidates go on, episodes end, the physics holds
+        # candidates must go on, episodes end, and the physics stay stable
         for name, alive in zip((group.name for group in groups), env.alive):
             if not alive:
                 yield f"{name}.py was stopped while random actions were played"
@@ -300,7 +301,7 @@ class TaskCheck:
             yield "the model's contact buffers are too small: see max_contacts in docs/add_a_task.md"
 
     def isolation(self) -> Iterator[str]:
-        """A candidate beside others learns what it learns alone, bit by bit; measured on a CPU alone."""
+        """A candidate beside others learns bit by bit what it learns alone; measured only on a CPU."""
         if self.device != "cpu":
             return
         groups = yield from self.baselines()
@@ -310,7 +311,7 @@ class TaskCheck:
                 yield f"{measured}: use --isolate process"
 
     def checkpoint(self, steps: int = 150) -> Iterator[str]:
-        """A new environment continues bitwise from another one's checkpoint; measured on a CPU alone."""
+        """A new environment continues bitwise from another one's checkpoint; measured only on a CPU."""
         if self.device != "cpu":
             return
         groups = yield from self.baselines()
@@ -323,11 +324,10 @@ class TaskCheck:
         env.reset()
         for step in range(2 * steps):
             action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
-            # in the middle of episodes
-            if step == steps:
+            if step == steps:  # in the middle of episodes
                 other.set_state(env.get_state())
             step_result = env.step(action)
-            # from here on both take the same steps
+            # both environments take the same steps after the checkpoint
             if step < steps:
                 continue
             again = other.step(action)
@@ -336,23 +336,22 @@ class TaskCheck:
                 return
 
     def findings(self) -> list[str]:
-        """Return the violations found by all checks."""
+        """Return the violations of all checks."""
         try:
             self.make(2)
-        except ERRORS as error:  # every check would find it
-            return [*getattr(error, "findings", [_shown(error)]), *self.ground()]
+        except ERRORS as error:  # every check would fail with it
+            return [*getattr(error, "findings", [_describe(error)]), *self.ground()]
         faults: list[str] = list(self.ground())
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
-        if (
-            Can.ANY_RESET not in self.spec.can
-        ):  # what its code leaves of the past is its own, and some of it needs two environments
-            kept = [check for check in checks if check not in (self.reset, self.paired)]
-            checks = [*kept, self.checkpoint, self.isolation]
+        # a reset by the task's own code may keep some of the past, and some code needs two environments
+        if Can.ANY_RESET not in self.spec.can:
+            others = [check for check in checks if check not in (self.reset, self.paired)]
+            checks = [*others, self.checkpoint, self.isolation]
         for check in checks:
             try:
                 faults += check()
             except ERRORS as error:
-                faults.append(f"{check.__name__}: {_shown(error)}")
+                faults.append(f"{check.__name__}: {_describe(error)}")
         return list(dict.fromkeys(faults))
 
 
@@ -367,12 +366,12 @@ def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overri
 
     Args:
         task: its name, its folder or ``module:Class``.
-        sim, device: as in cfg/config.yaml.
+        sim, device: see cfg/config.yaml.
         overrides: ``key=value`` for the config.
 
     Raises:
         TaskFaults: the task violates the contract; ``findings`` has one line per violation.
-        UserError: there is no such task, or its files are invalid.
+        UserError: the task does not exist, or its files are invalid.
     """
     try:
         with user_input():
@@ -399,15 +398,15 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
         yield f"'{key}' is not contiguous, as kernels require: make it a copy, refreshed in step and reset"
 
 
-def _shown(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     text = (str(error).splitlines() or [""])[0]
     return text if isinstance(error, (ValueError, UserError)) else f"{type(error).__name__}: {text}"
 
 
 def _once(keys: Sequence[str], what: str) -> Iterator[str]:
     if keys:
-        yield f"{what} {_listed(keys)}"
+        yield f"{what} {_quote_all(keys)}"
 
 
-def _listed(keys: Sequence[str]) -> str:
+def _quote_all(keys: Sequence[str]) -> str:
     return ", ".join(f"'{key}'" for key in keys)

@@ -13,19 +13,19 @@ from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import Env, EnvStep
 
 Params = Mapping[str, Any]
-# widths of a group's observation and action, and of its critic's observation, if it has one of its own
+# widths of a group's observation and action, and of its critic's own observation, if there is one
 Widths = tuple[int, ...]
-MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
-Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
+MemoryEstimate = Callable[[Sequence[Widths]], int]  # a function of the groups' widths that returns bytes
+Stats = Mapping[str, Tensor]  # tensors (num_groups,) by name, NaN for groups that have failed
 
 
 def widest(groups: Iterable[Sequence[int]]) -> Widths:
-    """Return the greatest widths of groups; with three numbers if a critic has observations of its own."""
+    """Return the greatest widths of groups, three numbers if any critic has its own observations."""
     return tuple(map(max, itertools.zip_longest(*groups, fillvalue=0)))
 
 
 def padded_widths(obs_dim: int, action_dim: int, *critic_dim: int) -> Widths:
-    """Return the widths to which a deterministic run pads a group, whatever the other groups are."""
+    """Return the widths to which a deterministic run pads a group; they do not depend on other groups."""
     return tuple(
         -(-dim // multiple) * multiple for dim, multiple in zip((obs_dim, action_dim, *critic_dim), (32, 8, 32))
     )
@@ -39,8 +39,8 @@ class Trainer(ABC):
 
     A trainer with critic observations (``critic_refusal``) gets, if groups have them, their widths as one more argument
     ``critic_dims``, 0 for the other groups, and ``(num_envs, max(critic_dims))`` tensors as a second argument of
-    ``act`` and ``learn``. The policy must not depend on them. A trainer with ``group_numbers`` gets, if groups have
-    values of their own of them, these as an argument ``numbers``, one mapping per group.
+    ``act`` and ``learn``. The policy must not depend on them. A trainer with ``group_numbers`` gets the values of
+    groups that have their own as an argument ``numbers``, one mapping per group.
 
     Args:
         layout, obs_dims, action_dims, seeds: the groups and their widths and seeds.
@@ -50,7 +50,7 @@ class Trainer(ABC):
 
     horizon: int  # control steps per iteration
     wants_final_obs: bool = False  # whether ``record`` needs ``EnvStep.final_obs``
-    deterministic: bool = False  # whether its bits on CUDA are those of a group alone, if deterministic runs are on
+    deterministic: bool = False  # whether, in deterministic runs on CUDA, a group's bits do not depend on other groups
 
     @abstractmethod
     def __init__(
@@ -80,17 +80,17 @@ class Trainer(ABC):
 
     @classmethod
     def group_numbers(cls, params: Params) -> Mapping[str, float | str]:
-        """Return the numbers of which each group may have its own, by their dotted keys in ``params``.
+        """Return the numbers that may differ between groups, by their dotted keys in ``params``.
 
-        Their values are those of ``params``, or a text: when alone such a number has an effect.
+        A value is that of ``params``, or a text that says on which condition the number has an effect.
         """
         return {}
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:
-        """Return whether the first iterations of a longer training differ, as with a learning rate that falls to 0.
+        """Return whether the length of a training changes its first iterations, as with a rate that falls to 0.
 
-        If they do not, ``--extend`` trains on from the state at the end.
+        If not, ``--extend`` continues from the state at the end.
         """
         return True
 
@@ -126,7 +126,7 @@ class Trainer(ABC):
         """Return a deterministic policy, ``(n, obs_dim)`` to ``(n, action_dim)``, from a result of ``export``.
 
         Raises:
-            ValueError: this trainer does not offer it, or ``exported`` does not fit ``params``.
+            ValueError: this trainer cannot load policies, or ``exported`` does not fit ``params``.
         """
         raise ValueError(f"policies of the trainer {cls.__name__} cannot be loaded: it does not define load_policy")
 
@@ -138,7 +138,7 @@ class Trainer(ABC):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of ``get_state``. Raises ValueError if it belongs to other groups."""
 
-    # for races, which go on with some of the groups; a trainer without these two cannot race
+    # a race goes on with some of the groups; it needs these two methods
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group from the result of ``get_state``, independent of the other groups' widths."""
@@ -156,16 +156,16 @@ class Trainer(ABC):
 def train_iteration(trainer: Trainer, env: Env, obs: Tensor) -> tuple[Tensor, Stats]:
     """Run one rollout from ``obs`` and learn from it; return the last observations and statistics."""
 
-    def seen() -> tuple[Tensor, ...]:
+    def observations() -> tuple[Tensor, ...]:
         return (obs,) if env.critic_obs is None else (obs, env.critic_obs)
 
     for _ in range(trainer.horizon):
         trainer.set_alive(env.alive)
         with span("policy"):
-            actions = trainer.act(*seen())
+            actions = trainer.act(*observations())
         step = env.step(actions, trainer.wants_final_obs)
         trainer.record(step)
         obs = step.obs
     trainer.set_alive(env.alive)  # a group that failed on the last step does not learn from it
     with span("update"):
-        return obs, trainer.learn(*seen())
+        return obs, trainer.learn(*observations())

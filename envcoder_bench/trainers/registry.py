@@ -36,7 +36,7 @@ def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
         params: ``algo.name`` is one of TRAINERS, or ``module:Class`` for a trainer from elsewhere.
 
     Raises:
-        ValueError: there is no such trainer.
+        ValueError: the trainer is unknown.
     """
     from envcoder_bench.trainers.base import Trainer
 

@@ -1,7 +1,7 @@
 """The process that draws: reads a recording and a model, writes videos. A crash of OpenGL ends this process only.
 
-``python -m envcoder_bench.video.draw JOB`` with JOB a JSON file, see ``render.py``. It prints the seconds drawn. Exit
-code 3: there is no OpenGL, with the reason on stderr.
+``python -m envcoder_bench.video.draw JOB`` reads a JSON file, see ``render.py``. It prints the number of frames and
+seconds. Exit code 3 means that OpenGL does not work; the reason is on stderr.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 NO_OPENGL = 3
-INK, SHADE = (255, 255, 255), (20, 24, 31)  # of captions
+INK, SHADE = (255, 255, 255), (20, 24, 31)  # colours of captions
 QUALITY = 26  # x264's constant rate factor: 18 looks lossless, 28 shows artefacts
 
 
@@ -44,7 +44,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     recording = Recording.load(Path(job["recording"]))
     view = View(model, recording)
     width, height = job["size"]
-    # a grid of episodes in one file, or a file for each
+    # one file with a grid of episodes, or a file for each episode
     chosen = [recording.episodes[k] for k in job["episodes"]]
     columns = min(job["columns"], len(chosen))
     rows = -(-len(chosen) // columns)
@@ -68,8 +68,8 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             facts = f"{step * recording.dt:4.1f} s   fitness {format_fitness(recording.fitness_at(episode, int(step)))}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
             name = f"{episode.name}, seed {episode.seed}" if job["seeds"] else episode.name
-            pictures.append(captioned(picture, name, facts, note))
-        # empty places of the grid are black
+            pictures.append(add_caption(picture, name, facts, note))
+        # unused cells of the grid are black
         if together:
             pictures += [np.zeros_like(pictures[0])] * (rows * columns - len(pictures))
             lines = [np.hstack(pictures[r * columns : (r + 1) * columns]) for r in range(rows)]
@@ -100,7 +100,7 @@ def _font(size: int, bold: bool) -> Any:
     return ImageFont.truetype(str(fonts / ("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")), size)
 
 
-def _fitted(text: str, width: float, font: Any) -> str:
+def _shorten(text: str, width: float, font: Any) -> str:
     """Shorten a text to a width in pixels."""
     if font.getlength(text) <= width:
         return text
@@ -109,7 +109,7 @@ def _fitted(text: str, width: float, font: Any) -> str:
     return text + "…"
 
 
-def captioned(picture: np.ndarray, name: str, facts: str, note: str = "") -> np.ndarray:
+def add_caption(picture: np.ndarray, name: str, facts: str, note: str = "") -> np.ndarray:
     """Return the picture with the name at the top left, ``facts`` at the bottom left, and ``note`` in its middle."""
     from PIL import Image, ImageDraw
 
@@ -119,32 +119,32 @@ def captioned(picture: np.ndarray, name: str, facts: str, note: str = "") -> np.
     draw = ImageDraw.Draw(image, "RGBA")
     gap, line = size // 2, round(1.7 * size)
     bold, plain = _font(size, True), _font(size, False)
-    # a dark bar behind the text, so that any picture leaves it readable
+    # a dark bar keeps the text readable on any picture
     for text, font, top in ((name, bold, 0), (facts, plain, height - line)):
-        shown = _fitted(text, width - 2 * gap, font)
-        draw.rectangle((0, top, font.getlength(shown) + 2 * gap, top + line), fill=(*SHADE, 165))
-        draw.text((gap, top + line / 2), shown, fill=INK, font=font, anchor="lm")
+        label = _shorten(text, width - 2 * gap, font)
+        draw.rectangle((0, top, font.getlength(label) + 2 * gap, top + line), fill=(*SHADE, 165))
+        draw.text((gap, top + line / 2), label, fill=INK, font=font, anchor="lm")
     if note:
-        shown = _fitted(note, width - 2 * gap, plain)
-        half = plain.getlength(shown) / 2 + gap
+        label = _shorten(note, width - 2 * gap, plain)
+        half = plain.getlength(label) / 2 + gap
         middle = width / 2, 0.3 * height
         box = (middle[0] - half, middle[1] - line / 2, middle[0] + half, middle[1] + line / 2)
         draw.rectangle(box, fill=(*SHADE, 165))
-        draw.text(middle, shown, fill=INK, font=plain, anchor="mm")
+        draw.text(middle, label, fill=INK, font=plain, anchor="mm")
     return np.asarray(image)
 
 
 class Encoder:
     """Encodes pictures ``(height, width, 3)`` uint8 of one even size as an mp4 file, which ``finish`` completes.
 
-    One thread, so that the same pictures give the same bytes.
+    It uses one thread, so that the same pictures give the same bytes.
     """
 
     def __init__(self, path: Path, width: int, height: int, fps: int) -> None:
         import av
 
         self._av: Any = av
-        # the index comes first, so that a browser plays it from the beginning
+        # with the index first, a browser can play the file while it loads
         self._file: Any = av.open(str(path), "w", format="mp4", options={"movflags": "faststart"})
         options = {"crf": str(QUALITY), "preset": "veryfast", "threads": "1"}
         self._stream: Any = self._file.add_stream("libx264", rate=Fraction(fps), options=options)

@@ -36,14 +36,14 @@ from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, poster, render
 
-VIDEOS = "videos"  # folder of the mp4 files
-VIDEOS_NOTE = "videos.json"  # their length, and what the page says about them, in that folder
-RECORDING = "recording.npz"  # the recorded states, in that folder
+VIDEOS = "videos"  # the folder with the mp4 files
+VIDEOS_NOTE = "videos.json"  # the file in VIDEOS with their length and the page's note
+RECORDING = "recording.npz"  # the file in VIDEOS with the recorded states
 DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True, seeds=True, posters=True)
-MOST_TIMES = 300  # of an episode's lines on the page
+MOST_TIMES = 300  # most points of an episode's lines on the page
 _PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-# a message of the run itself: no text of a candidate begins a line of run.log
+# a message of the run itself: a candidate's text cannot begin a line of run.log
 _UNCOMPILED = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<file>.+?\.py):\d+: in (?P<function>\w+): (?P<why>.*):"
     r" it is not compiled, and runs more slowly"
@@ -62,25 +62,25 @@ def write_page(folder: Path, videos: int | None = None, executes: bool = True) -
     Args:
         videos: the number of best candidates to show, besides both baselines; 0 for no videos, None for
             DEFAULT_VIDEOS where frames can be rendered.
-        executes: whether videos are made and rewards judged, for which the code of the candidates and the task is
-            executed; if not, the page has the videos that the run has.
+        executes: whether to execute the code of the candidates and the task, to make videos and judge rewards. If not,
+            the page has the videos that the run already has.
 
     Returns:
         The file.
 
     Raises:
-        UserError: the folder is not that of a run with results.
+        UserError: the folder does not contain a run with results.
     """
     run = open_run(folder)
     path = run.folder.path / PAGE
     if executes:
-        _ = run.spec  # first: it raises if the task cannot be built
-        made = videos_of(run, videos)
+        _ = run.spec  # raises before anything is written if the task cannot be built
+        section = make_videos(run, videos)
     elif videos == 0:
-        made = videos_of(run, 0)
+        section = make_videos(run, 0)
     else:
-        made = read_videos(run) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
-    write_atomic(path, render_page(_page(run, made, executes)))
+        section = read_videos(run) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
+    write_atomic(path, render_page(_page(run, section, executes)))
     return path
 
 
@@ -92,24 +92,24 @@ def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
     return best + [row.candidate for row in playable if row.baseline]
 
 
-def videos_of(run: OpenedRun, count: int | None) -> PageVideos:
-    """Make the videos of a page; ``count`` as the ``videos`` of ``write_page``."""
+def make_videos(run: OpenedRun, count: int | None) -> PageVideos:
+    """Make the videos of a page; ``count`` means the same as ``videos`` of ``write_page``."""
     if count == 0:
         return PageVideos(note="No videos were asked for: eval-shapers --video K makes those of the best K candidates.")
     reason = missing()
     if reason:
         log.info("no videos: %s", reason)
-        return PageVideos(note=f"There are no videos: {reason}.")
+        return PageVideos(note=f"No videos: {reason}.")
     try:
-        return _made(run, chosen(run.ranked, DEFAULT_VIDEOS if count is None else count))
+        return _record_videos(run, chosen(run.ranked, DEFAULT_VIDEOS if count is None else count))
     except Exception as error:  # a picture must not cost a result
         log.warning("videos: %s", error, exc_info=not isinstance(error, (UserError, NoVideo)))
-        return PageVideos(note=f"There are no videos: {error}.")
+        return PageVideos(note=f"No videos: {error}.")
 
 
-def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
+def _record_videos(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     if not names:
-        return PageVideos(note="There are no videos: no candidate has a fitness.")
+        return PageVideos(note="No videos: no candidate has a fitness.")
     log.info("videos of %s", ", ".join(names))
     players = [player(run, name) for name in names]
     recording = record(run.spec, players)
@@ -118,32 +118,32 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     recording.save(folder / RECORDING)
     files = [folder / f"{episode.name}.mp4" for episode in recording.episodes]
     note = (
-        f"One episode of each candidate{_of_seeds(run)} in the unshaped task, replayed in MuJoCo on the CPU with the"
+        f"One episode of each candidate{_name_policy(run)} in the unshaped task, replayed in MuJoCo on the CPU with the"
         f" random numbers of the evaluation's first episode{', and the same start' if recording.same_start else ''}."
         " Lines show the whole episode: the fitness so far, and the candidate's own reward components. Click a line to"
         " go to its time."
     )
     try:
         seconds = render(recording, model_bytes(run.spec, recording), files, CLIP)
-        note += _shown_part(seconds, [episode.steps * recording.dt for episode in recording.episodes])
+        note += _describe_length(seconds, [episode.steps * recording.dt for episode in recording.episodes])
     except NoVideo as error:
         seconds = []
-        note += f" There are no videos: {error}."
-    # the lines of a page are worth having without videos, so that it says why there are none
+        note += f" No videos: {error}."
+    # the page is useful without videos, too: it shows lines and says why videos are missing
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
     write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
-    return _as_videos(run, recording, seconds, note)
+    return _pack_videos(run, recording, seconds, note)
 
 
-def _of_seeds(run: OpenedRun) -> str:
+def _name_policy(run: OpenedRun) -> str:
     return "'s policy of the median seed" if seed_count(run.cfg) > 1 else "'s policy"
 
 
-def _shown_part(seconds: Sequence[float], lengths: Sequence[float]) -> str:
-    """Return which part of the episodes videos show, empty for all of it.
+def _describe_length(seconds: Sequence[float], lengths: Sequence[float]) -> str:
+    """Return a sentence on the length of the videos; empty if they show whole episodes.
 
     Args:
-        seconds, lengths: of the videos, and of their episodes.
+        seconds, lengths: lengths of the videos and of their episodes, s.
     """
     limit = CLIP.seconds or max(lengths)
     cut = sorted(drawn for drawn, length in zip(seconds, lengths) if drawn < min(length, limit) - 1 / CLIP.fps)
@@ -156,21 +156,21 @@ def _shown_part(seconds: Sequence[float], lengths: Sequence[float]) -> str:
     return "" if max(lengths) <= limit else f" Videos show the first {number(limit)} s."
 
 
-def _as_videos(run: OpenedRun, recording: Recording, seconds: Sequence[float], note: str) -> PageVideos:
-    """Return the episodes of a recording with the files of their videos; without ``seconds`` there are none."""
+def _pack_videos(run: OpenedRun, recording: Recording, seconds: Sequence[float], note: str) -> PageVideos:
+    """Return the episodes of a recording, with the files of their videos unless ``seconds`` is empty."""
     episodes = []
     for episode, length in zip(recording.episodes, seconds or [0.0] * len(recording.episodes)):
         file = run.folder.path / VIDEOS / f"{episode.name}.mp4"
-        shown = _episode(run, recording, episode)
+        page_episode = _episode(run, recording, episode)
         if seconds:
-            still = poster(file).read_bytes() if poster(file).is_file() else None  # older runs have none
-            shown = replace(shown, mp4=file.read_bytes(), seconds=length, poster=still)
-        episodes.append(shown)
+            still = poster(file).read_bytes() if poster(file).is_file() else None  # older runs do not have it
+            page_episode = replace(page_episode, mp4=file.read_bytes(), seconds=length, poster=still)
+        episodes.append(page_episode)
     return PageVideos(episodes, note)
 
 
 def read_videos(run: OpenedRun) -> PageVideos | None:
-    """Return the videos of a run's page as they were made before; None if there are none, or files are damaged."""
+    """Return the videos that a run's page already has; None if it has none, or a file is damaged."""
     folder = run.folder.path
     if not (folder / VIDEOS / VIDEOS_NOTE).is_file():
         return None
@@ -181,9 +181,9 @@ def read_videos(run: OpenedRun) -> PageVideos | None:
         if faults:  # names of files
             raise ValueError(faults[0])
         seconds = note["seconds"]
-        if not isinstance(seconds, list):  # of an older run: one length for all
+        if not isinstance(seconds, list):  # an older run has one length for all
             seconds = [seconds] * len(recording.episodes) if seconds else []
-        return _as_videos(run, recording, list(map(float, seconds)), str(note["note"]))
+        return _pack_videos(run, recording, list(map(float, seconds)), str(note["note"]))
     except Exception as error:  # a damaged file may raise anything, and must not cost a page
         log.warning("the videos in %s cannot be read: %s", folder / VIDEOS, error)
         return None
@@ -200,19 +200,19 @@ def page_videos(folder: Path) -> dict[str, Path]:
 
 
 def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
-    """Return a candidate's policy as a player; ``seed`` None is the median one."""
+    """Return a candidate's policy as a player; ``seed`` None means the median seed."""
     policy = load_policy(run, name, median_seed(run, name) if seed is None else seed)
     return Player(name, policy.seed, policy)
 
 
 def seed_text(run: OpenedRun, name: str, seed: int) -> str:
-    """Return which of a candidate's seeds a policy is of, e.g. ``seed 3, the median of 8``."""
+    """Describe a policy's seed among those of its candidate, e.g. ``seed 3, the median of 8``."""
     measured = sorted((row.fitness, row.seed) for row in run.rows if row.candidate == name and row.measured)
     if len(measured) < 2:
         return f"seed {seed}"
-    places = {"best": measured[-1][1], "worst": measured[0][1], "median": median_seed(run, name)}
-    place = next((word for word in ("median", "best", "worst") if places[word] == seed), "")
-    return f"seed {seed}, {'the ' + place + ' of' if place else 'one of'} {len(measured)}"
+    special = {"median": median_seed(run, name), "best": measured[-1][1], "worst": measured[0][1]}
+    rank = next((word for word, number in special.items() if number == seed), "")
+    return f"seed {seed}, {'the ' + rank + ' of' if rank else 'one of'} {len(measured)}"
 
 
 def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpisode:
@@ -277,7 +277,7 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
     candidates = []
     for name, source in run.sources.items():
         defined = definitions(source.source)
-        # which of its functions are used
+        # the functions that are used
         kinds = list(defined.names)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
         facts = {"its functions": describe_definitions(defined, taken if name not in BASELINES else kinds)}
@@ -285,27 +285,27 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):
                 facts["not used"] = ", ".join(k for k in kinds if k not in taken)
-        # which are not compiled, as the run's log says
+        # the functions that are not compiled, from the run's log
         reasons = uncompiled.get(Path(source.file).name, {})
         if run.cfg.compile_shapers:
             slow = [f"{k} ({reasons[k]})" for k in kinds if k in reasons]
             facts["compiled"] = "all" if not slow else "all but " + "; ".join(slow)
         else:
             facts["compiled"] = "nothing: compile_shapers=false"
-        # what its text is compared with: the original of a variant, else the human baseline
+        # the page compares its text with a variant's original, or else with the human baseline
         against = None
         original = run.sources.get(variants[name].original) if name in variants else None
         if original is not None:
             against = (original.name, original.source)
         elif human is not None and name not in BASELINES:
             against = (HUMAN, human.source)
-        # what its reward does on the trajectories of the baselines
+        # remarks on its reward, from the trajectories of the baselines
         verdict = verdicts.get(name)
         if verdict is not None and verdict.not_judged:
             facts["reward not judged on trajectories"] = verdict.not_judged
         remarks = () if verdict is None else verdict.remarks
         candidates.append(PageCandidate(name, source.file, source.source, facts, against, remarks))
-    # the policy before training is ranked, and has no file
+    # the untrained policy is ranked, too, but does not have a file
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
         candidates.append(PageCandidate(UNTRAINED, "", None, facts))
@@ -353,7 +353,7 @@ def _command(run: OpenedRun) -> str:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):
         return ""
-    # only what differs from the task's defaults
+    # only values that differ from the task's defaults
     used = dotted(cfg.plain())
     hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
     for key, value in used.items():

@@ -1,8 +1,8 @@
-"""Recording of episodes and the model to draw them: a run's policies play the first episode of its evaluations again.
+"""Recordings of episodes, and the model to draw them: policies of a run play its evaluations' first episode again.
 
-All policies play at once in one simulation, one environment each, with equal seeds. Random numbers depend on the
-seed, the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of
-an evaluation is reproduced up to rounding.
+All policies play at once in one simulation. Each has one environment, and all have the same seed. Random numbers depend
+on the seed, the environment's index in its group and the step. Therefore all policies meet the same initial state and
+goals. On a CPU an episode of an evaluation is reproduced up to rounding.
 """
 
 import logging
@@ -52,18 +52,18 @@ def record(
     Args:
         spec: the run.
         players: the policies, in the order of the recording.
-        seed: seed of the episodes; None for that of the run.
+        seed: seed of the episodes; None for the run's seed.
         steps: number of control steps at most; None for a full episode.
-        where: the simulator and the device, instead of those of the run.
+        where: the simulator and the device; the run may have used others.
 
-    A candidate that cannot be loaded again is left out, and is in ``failed`` of the recording.
+    A candidate that cannot be loaded again is left out; ``failed`` of the recording has the reason.
 
     Raises:
-        UserError: none can be loaded, or the task has no poses to record.
+        UserError: no candidate can be loaded, or the task does not have poses to record.
     """
     cfg, names = spec.config, {player.name for player in players}
     if (cfg.device == "cpu") != (where[1] == "cpu") and not cfg.untrusted:
-        spec = spec.changed(compile_shapers=False)  # kernels for the other device have not been compiled yet
+        spec = spec.changed(compile_shapers=False)  # the run did not compile kernels for this device
     spec = replace(
         spec.changed(sim=where[0], device=where[1]), sources=tuple(x for x in spec.sources if x.name in names)
     )
@@ -75,7 +75,7 @@ def record(
         players = [player for player in players if player.name in groups_by_name]
         if not players:
             raise UserError("; ".join(f"{name} cannot be played: {error}" for name, error in failed.items()))
-        shapings = [_judged(groups_by_name[player.name]) for player in players]
+        shapings = [_add_reward(groups_by_name[player.name]) for player in players]
         env = build_env(spec, shapings, [cfg.seed if seed is None else seed] * len(shapings), 1)
         recording = _play(env, players, steps)
         recording.failed = {name: str(error) for name, error in failed.items()}
@@ -94,8 +94,8 @@ def _quiet() -> Iterator[None]:
         package.setLevel(level)
 
 
-def _judged(group: Group) -> Shaping:
-    """The shaping of an evaluation, with the candidate's own reward added."""
+def _add_reward(group: Group) -> Shaping:
+    """Return the shaping of an evaluation with the candidate's own reward."""
     stages = {**group.evaluation.stages, "reward": group.shaping.stages["reward"]}
     programs = {stage: program for stage, program in group.evaluation.programs.items() if stage != "reward"}
     if "reward" in group.shaping.programs:
@@ -112,32 +112,32 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
     obs = env.begin_all(EVALUATION_STEP)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-    # by policy: a pose for the start and for each step, and what the step was worth
+    # for each policy: the pose at the start and after each step; and each step's fitness, reward and components
     frames: list[list[Any]] = [[] for _ in groups]
     values: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in groups]
     ended = ["" for _ in groups]
 
-    def look(k: int) -> None:
+    def add_frame(k: int) -> None:
         mocap = None if source.mocap is None else tuple(x[k].astype(np.float32) for x in source.mocap)
         goals = {key: env.state[key][k].cpu().numpy().copy() for key in env.task.goal_keys if key in env.state}
         frames[k].append((source.qpos[k].astype(np.float32), mocap, goals))
 
     for k in groups:
-        look(k)
+        add_frame(k)
     for _ in range(total):
         env.advance(_actions(env, players, obs, active), active)
         over = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         alive = active & ~over
-        # what the step is worth: the candidate's reward, and the fitness
+        # the candidate's reward for the step, and the fitness
         reward = env.dispatch.reward(env.step_count)
         components = env.dispatch.components.means()
         fitness = step_fitness(env, alive)
         for k in groups:
             if not active[k]:
                 continue
-            look(k)
-            of_step = float(fitness[k]) if alive[k] else 0.0
-            values[k].append((of_step, float(reward[k]), dict(components[k])))
+            add_frame(k)
+            fitness_value = float(fitness[k]) if alive[k] else 0.0
+            values[k].append((fitness_value, float(reward[k]), dict(components[k])))
             if k in env.failures:
                 ended[k], alive[k] = str(env.failures[k]), False
             elif over[k]:
@@ -159,8 +159,8 @@ def _actions(env: GroupedVecTask, players: Sequence[Player], obs: Tensor, active
     actions = torch.zeros_like(env.actions)
     for k, player in enumerate(players):
         if active[k]:
-            seen = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
-            actions[k, : env.action_dims[k]] = player.policy(seen)[0].to(env.device)
+            policy_obs = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
+            actions[k, : env.action_dims[k]] = player.policy(policy_obs)[0].to(env.device)
     return actions
 
 
@@ -182,15 +182,15 @@ def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -
 
 
 AROUND = 6.0  # m of ground around the paths of the robots
-MOST_NODES = 60_000  # of a height field: without a GPU more take seconds a frame
+MOST_NODES = 60_000  # most nodes of a height field: with more, a frame takes seconds without a GPU
 
 
 def model_bytes(spec: RunSpec, recording: Recording) -> bytes:
     """Return the model of a run's task in MuJoCo's binary format.
 
     Args:
-        recording: what is drawn: only the ground around its robots is part of the model. Tasks that have no model file
-            are drawn with its model.
+        recording: the episodes to draw. The model contains only the ground around their robots. For a task without a
+            model file, it is the recording's model.
     """
     if spec.task.model_path is None:
         return packed_model(brightened(recording.model))

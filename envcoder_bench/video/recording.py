@@ -70,12 +70,12 @@ class Recording:
     model: Any = None
 
     def episode_fitness(self, episode: Episode) -> float:
-        """Return an episode's fitness as evaluations compute it; of a shortened recording, of its part."""
+        """Return an episode's fitness as evaluations compute it; for a shortened recording, that of its part."""
         total = float(np.sum(episode.fitness, dtype=np.float64))
         return total if self.summed else total / max(self.full_episode, 1)
 
     def so_far(self, episode: Episode, steps: int) -> np.ndarray:
-        """Return the fitness after 1 to ``steps`` steps: the sum, or the mean; steps after an early end count 0."""
+        """Return the fitness after 1 to ``steps`` steps: the sum or the mean; steps after an early end count as 0."""
         fitness = np.zeros(steps)
         fitness[: len(episode.fitness)] = episode.fitness[:steps]
         sums = np.cumsum(fitness)
@@ -88,8 +88,8 @@ class Recording:
     def save(self, path: Path) -> None:
         """Write everything to one compressed file."""
         arrays: dict[str, np.ndarray] = {}
-        own_fields = ("task", "dt", "full_episode", "summed", "same_start")
-        plain: dict[str, Any] = {**{name: getattr(self, name) for name in own_fields}, "episodes": []}
+        plain_fields = ("task", "dt", "full_episode", "summed", "same_start")
+        plain: dict[str, Any] = {**{name: getattr(self, name) for name in plain_fields}, "episodes": []}
         for k, episode in enumerate(self.episodes):
             plain_episode: dict[str, Any] = {"name": episode.name, "seed": episode.seed, "ended": episode.ended}
             for key in ("qpos", "fitness", "reward", "mocap_pos", "mocap_quat"):
@@ -108,7 +108,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        """Read what ``save`` wrote. Raises OSError, or ValueError if it is damaged or too large."""
+        """Read what ``save`` wrote. Raises OSError, or ValueError if the file is damaged or too large."""
         arrays = read_arrays(path.read_bytes())
         try:
             plain = parse_json(arrays["plain"].tobytes())

@@ -1,4 +1,4 @@
-"""Videos of a recording. Processes of their own draw, so that a fault of OpenGL does not affect the caller."""
+"""Videos of a recording. Separate processes draw them, so that a fault of OpenGL does not affect the caller."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ import envcoder_bench
 from envcoder_bench.video.draw import NO_OPENGL
 from envcoder_bench.video.recording import Recording
 
-PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}  # of Debian, by backend of OpenGL
+PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}  # Debian's packages for each backend of OpenGL
 BACKENDS = tuple(PACKAGES)
 _PROBE = "import mujoco; mujoco.GLContext(16, 16).make_current()"
 
@@ -29,10 +29,10 @@ class Look:
         width, height: pixels of each policy's picture, even.
         fps: frames per second, in real time.
         seconds: length at most; None for whole episodes.
-        limit: seconds of drawing at most, after which videos end early; None for no limit.
-        together: one video with all policies side by side; otherwise one for each.
-        columns: most pictures in a row of such a video.
-        fast: coarser pictures in a third of the time.
+        limit: seconds of drawing, after which videos end early; None for no limit.
+        together: whether one video shows all policies side by side; otherwise each has its own.
+        columns: most pictures in a row of a video with all policies.
+        fast: whether to draw coarser pictures, in a third of the time.
         seeds: whether a caption names the seed of the training.
         posters: whether each video has a still beside it, a JPEG file.
     """
@@ -73,7 +73,7 @@ def missing() -> str:
             f" {PACKAGES[_wanted()]}, or unset MUJOCO_GL"
         )
     packages = f"{PACKAGES['egl']} (for EGL), or {PACKAGES['osmesa']} (for OSMesa)"
-    return f"there is no OpenGL for pictures without a display: apt-get install {packages}"
+    return f"OpenGL for pictures without a display is missing: apt-get install {packages}"
 
 
 def _wanted() -> str:
@@ -107,7 +107,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
         The length of each video in seconds.
 
     Raises:
-        NoVideo: that is not possible on this machine, or failed.
+        NoVideo: drawing is not possible on this machine, or failed.
     """
     reason = missing()
     if reason:
@@ -135,7 +135,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
                 command, env=environment(backend()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             running.append((process, episodes, files))
-        # all are waited for, and none is left if one fails
+        # wait for all; if one fails, end the others
         try:
             seconds = [_wait(process) for process, _, _ in running]
         finally:

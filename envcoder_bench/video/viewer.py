@@ -28,7 +28,7 @@ def missing() -> str:
         if importlib.util.find_spec("mujoco.studio.launch_web") is not None:
             return ""
     return (
-        "--view needs a display, and there is none (DISPLAY is not set), or MuJoCo 4 for its web viewer: pip install"
+        "--view needs a display (DISPLAY is not set), or MuJoCo 4 for its web viewer: pip install"
         " 'mujoco>=4', or write a video with --video FILE"
     )
 

@@ -14,7 +14,7 @@ WANTED, ACTUAL = (0.05, 0.62, 0.35, 1.0), (0.15, 0.35, 0.85, 1.0)  # colours of 
 # azimuth and elevation, degrees; other tasks have DIRECTION
 DIRECTIONS = {"Cartpole": (180.0, -8.0), "FrankaCubeStack": (140.0, -22.0), "AllegroHand": (200.0, -38.0)}
 DIRECTION = (125.0, -17.0)
-STEEPEST, SHALLOWEST = -75.0, -8.0  # elevation, degrees: from above the ground
+STEEPEST, SHALLOWEST = -75.0, -8.0  # degrees, limits of the elevation; the camera stays above the ground
 
 
 def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.ndarray:
@@ -26,7 +26,7 @@ def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.n
 
 
 class View:
-    """The camera of a recording: it follows a robot whose base floats or slides, and else is equal for all episodes."""
+    """The camera of a recording. It follows a robot whose base floats or slides; otherwise it is fixed."""
 
     def __init__(self, model: Any, recording: Recording) -> None:
         self._recording = recording
@@ -41,8 +41,10 @@ class View:
         self._tracks: dict[int, np.ndarray] = {}
 
     def _samples(self) -> list[np.ndarray]:
-        """Poses from all parts of all episodes, without the few in which something is thrown far away."""
-        poses = [e.qpos[k] for e in self._recording.episodes for k in range(0, e.steps + 1, max(1, e.steps // 8))]
+        """Return poses from all parts of all episodes."""
+        poses = []
+        for episode in self._recording.episodes:
+            poses += [episode.qpos[k] for k in range(0, episode.steps + 1, max(1, episode.steps // 8))]
         return poses
 
     def camera(self, episode: Episode, step: int) -> Camera:
@@ -56,10 +58,10 @@ class View:
         )
 
     def _track(self, episode: Episode) -> np.ndarray:
-        """The path of the robot's centre of mass, smoothed in both directions so that the camera does not lag."""
+        """Return the path of the robot's centre of mass, smoothed in both directions: the camera does not lag."""
         path = rendering.centre_path(self._model, episode.qpos.astype(np.float64))
         height, count = path[0, 2], len(path)
-        # beyond both ends as within, turned around, so that the camera neither waits nor stops early
+        # mirror the path at both ends, so that the camera neither starts late nor stops early
         margin = min(count - 1, round(3 * SMOOTHING / self._recording.dt))
         before, after = 2 * path[0] - path[margin:0:-1], 2 * path[-1] - path[-2 : -2 - margin : -1]
         path = np.concatenate((before, path, after))
@@ -76,7 +78,7 @@ class View:
 
 
 def _direction(model: Any, task: str, base: rendering.PlanarBase | None) -> tuple[float, float]:
-    """Return azimuth and elevation: a shipped task's, the model's own camera's, or from the side of a planar robot."""
+    """Return azimuth and elevation: of the task, of the model's own camera, or from the side of a planar robot."""
     if task in DIRECTIONS:
         return DIRECTIONS[task]
     forward = rendering.own_camera(model)
@@ -91,7 +93,7 @@ def _direction(model: Any, task: str, base: rendering.PlanarBase | None) -> tupl
 
 
 def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:
-    """Return the markers of a step, by the names of goals.
+    """Return the markers of a step. The names of the goals select them.
 
     ``commands``: velocity of a walking robot; ``goal_rot``: orientation that a cube is turned to, and without it
     ``goal_pos``: a point, world frame.
@@ -114,10 +116,10 @@ def _orientation(episode: Episode, step: int) -> list[Marker]:
         return []
     pose, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
     wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
-    shown: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
+    cube_and_axes: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
     for at, axes in ((pose[:3], rendering.axes_of(pose[3:])), (above, wanted)):
-        shown += [Arrow(at, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
-    return shown
+        cube_and_axes += [Arrow(at, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+    return cube_and_axes
 
 
 def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]:

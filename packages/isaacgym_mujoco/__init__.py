@@ -3,11 +3,11 @@
     python -m isaacgym_mujoco train.py task=Ant
 
 The modules ``gymapi``, ``gymtorch``, ``gymutil``, ``torch_utils`` and ``terrain_utils`` of ``api/`` are as in Isaac
-Gym. They are importable as ``isaacgym.gymapi`` and so on only after ``install()``, and only if there is no other
-``isaacgym``.
+Gym. They are importable as ``isaacgym.gymapi`` and so on only after ``install()``, and only if no other ``isaacgym`` is
+installed.
 
 Attributes:
-    __implementation__: name and version; NVIDIA's package has no such attribute.
+    __implementation__: name and version; NVIDIA's package does not have this attribute.
 """
 
 from __future__ import annotations

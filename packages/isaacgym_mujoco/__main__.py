@@ -40,7 +40,7 @@ def main() -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     install()
     sys.argv[:] = sys.argv[1:]
-    sys.path[0] = str(script.resolve().parent)  # as for any script
+    sys.path[0] = str(script.resolve().parent)  # Python does the same for any script
     sys.path += _folders_of_packages(script.resolve())
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
     if os.environ.get(VARIABLE) == "cpu":
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _folders_of_packages(script: Path) -> list[str]:
-    """Return the folder of the package that the script is in, which it imports by name: it need not be installed."""
+    """Return the folder above the script's package, so that the script can import the package without installing it."""
     packages = [folder for folder in script.parents[:2] if (folder / "__init__.py").is_file()]
     if not packages:
         return []
@@ -69,7 +69,7 @@ def _folders_of_packages(script: Path) -> list[str]:
 
 
 def _refusal(error: BaseException | None) -> str | None:
-    """Describe an error that this package raised, or its cause, with the line that called it; None if there is none."""
+    """Describe an error that this package raised, or its cause, with the calling line; None for other errors."""
     packages = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (isaacgym_mujoco, mujoco_batches))
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)
@@ -82,7 +82,7 @@ def _refusal(error: BaseException | None) -> str | None:
 
 
 def _without_cuda(error: Exception) -> str | None:
-    """Describe an error of torch for want of CUDA with the script's line; None if it is another one."""
+    """Describe torch's error about missing CUDA, with the script's line; None for other errors."""
     end = remedy(error, REMEDY)
     if not end:
         return None

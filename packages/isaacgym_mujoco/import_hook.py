@@ -1,4 +1,4 @@
-"""Make this implementation importable as ``isaacgym``, on request and only if there is no other."""
+"""Make this implementation importable as ``isaacgym``, on request and only if no other is installed."""
 
 import importlib
 import logging
@@ -40,7 +40,7 @@ class Redirect(MetaPathFinder, Loader):
 
 
 def other() -> str | None:
-    """Return the file of another ``isaacgym``; None if there is none."""
+    """Return the file of another ``isaacgym``; None if no other is installed."""
     spec = PathFinder.find_spec("isaacgym")
     return None if spec is None else spec.origin  # a plain folder, as in NVIDIA's archive, has no origin
 

@@ -39,7 +39,7 @@ _new_array = np.array
 
 
 def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
-    """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
+    """Call ``np.array``; ``copy=False`` copies if it must, as in NumPy 1."""
     return _new_array(*args, copy=None if copy is False else copy, **kwargs)
 
 
@@ -47,7 +47,7 @@ _restore = torch.serialization.default_restore_location
 
 
 def _restore_without_cuda(storage: Any, location: str) -> Any:
-    """Leave a storage that was saved on a CUDA device on the CPU, if there is no device or the script is mapped."""
+    """Leave a storage from a CUDA device on the CPU, if CUDA is missing or the script is mapped to the CPU."""
     stays = location.startswith("cuda") and (on_cpu() or not torch.cuda.is_available())
     return storage if stays else _restore(storage, location)
 
@@ -128,7 +128,7 @@ class Placeholders(MetaPathFinder, Loader):
 
 
 class Completion(Placeholders):
-    """An import hook that provides placeholders of what a package lacks: its modules, and their attributes.
+    """An import hook that provides placeholders of a package's missing modules and attributes.
 
     Other code may have been written for another version of the package. A package that is not installed, or is a
     folder without ``__init__.py``, lacks everything.
@@ -208,12 +208,12 @@ def _forwarded(wrapper: Any, name: str) -> Any:
 
 
 def _reset(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-    """Reset the wrapped environment with what is given; gym 0.x added no ``seed`` and ``options`` to it."""
+    """Reset the wrapped environment with the same arguments; gym 0.x did not add ``seed`` and ``options``."""
     return wrapper.env.reset(*args, **kwargs)
 
 
 def _reset_observation(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-    """Reset, as ``ObservationWrapper`` of gym 0.x, an environment that returns an observation alone."""
+    """Reset an environment that returns only an observation, as ``ObservationWrapper`` of gym 0.x does."""
     result = wrapper.env.reset(*args, **kwargs)
     return (wrapper.observation(result[0]), *result[1:]) if isinstance(result, tuple) else wrapper.observation(result)
 
@@ -226,7 +226,7 @@ def _step_observation(wrapper: Any, action: Any) -> Any:
 
 @contextmanager
 def old_calls() -> Iterator[None]:
-    """Provide, inside the block, what calls of old code need: NumPy 1, and the CPU for CUDA devices on request."""
+    """Provide NumPy 1's names for calls of old code in the block, and the CPU for CUDA devices on request."""
     names = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     with replaced(np, {**names, "array": _array}), OnCpu() if on_cpu() else nullcontext():
         yield
@@ -234,7 +234,7 @@ def old_calls() -> Iterator[None]:
 
 @contextmanager
 def old_code() -> Iterator[None]:
-    """Provide, inside the block, what old task code needs and is not installed.
+    """Provide the modules and names that old task code needs in the block, if they are not installed.
 
     Use it around the import and the construction of a task, and ``old_calls`` around its later calls.
     """

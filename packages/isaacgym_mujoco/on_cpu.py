@@ -47,12 +47,12 @@ class _Generator(torch.Generator, metaclass=_OfGenerator):
     """``torch.Generator``, on the CPU where a CUDA device is named."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        own = _generator if cls is _Generator else cls
-        return _generator.__new__(own, _mapped(device))  # type: ignore[call-arg]
+        real_class = _generator if cls is _Generator else cls
+        return _generator.__new__(real_class, _mapped(device))  # type: ignore[call-arg]
 
 
 def remedy(error: BaseException, how: str = f"set {VARIABLE}=cpu, which maps CUDA devices to the CPU") -> str:
-    """Return an end of a message that says ``how`` to run without CUDA, if it is missing; else nothing."""
+    """Return the end of a message: ``how`` to run without CUDA, if the error says that CUDA is missing; else empty."""
     if not str(error).startswith(NO_CUDA):
         return ""
     return f"; {VARIABLE}=cpu maps torch's functions, but not this call" if on_cpu() else f"; {how}"
@@ -91,10 +91,10 @@ def _with_mapped_arguments(script: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(script)
     def mapping_script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(obj, "scripted"):  # a function of another one that torch compiles
+        if hasattr(obj, "scripted"):  # torch compiles a function that calls this one
             return obj.scripted
         scripted = script(obj, *args, **kwargs)
-        if not inspect.isfunction(obj) or args or kwargs:  # with more arguments torch itself compiles a function
+        if not inspect.isfunction(obj) or args or kwargs:  # torch itself compiles a function given with more arguments
             return scripted
 
         @functools.wraps(obj)

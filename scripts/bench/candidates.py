@@ -93,7 +93,7 @@ def _function(name: str, body: Sequence[str], rng: random.Random, by_name: bool,
     """Return a function with the given last lines, the locals that they use, and random numbers."""
     used = set(_names(body))
     lines: list[str] = []
-    for local in reversed(pool.LOCALS):  # in reverse, because locals use earlier ones
+    for local in reversed(pool.LOCALS):  # reversed, because a local may use earlier ones
         if local in used:
             lines.insert(0, f"{local} = {pool.LOCALS[local]}")
             used.update(_names([pool.LOCALS[local]]))

@@ -4,7 +4,7 @@ Terms as in IsaacGymEnvs, legged_gym and what people and language models write a
 state and the names in LOCALS; ``@low~high@`` is a number that every candidate draws for itself.
 """
 
-# in an order in which each only uses those before it
+# each local uses only those before it
 LOCALS: dict[str, str] = {
     "base_quat": "root_states[:, 3:7]",
     "lin_vel": "quat_rotate_inverse(base_quat, root_states[:, 7:10])",

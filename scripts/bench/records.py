@@ -63,21 +63,21 @@ def append(path: Path | None, record: Record) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    """Return all records of a file in order; empty if there is no file.
+    """Return all records of a file in order; empty if the file does not exist.
 
     Raises:
         UserError: a line is not a JSON object.
     """
     if not path.is_file():
         return []
-    found = []
+    records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
             try:
-                found.append(dict(json.loads(line)))
+                records.append(dict(json.loads(line)))
             except (ValueError, TypeError) as error:
                 raise UserError(f"{path}:{number}: this is not a record, a JSON object; remove the line") from error
-    return found
+    return records
 
 
 def place(record: Record) -> str:
@@ -88,8 +88,8 @@ def place(record: Record) -> str:
 
 def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:
     """Return the last record of a kind for each machine and combination of ``keys``, sorted by them."""
-    found: dict[Any, Record] = {}
+    newest: dict[Any, Record] = {}
     for record in records:
         if record["kind"] == kind:
-            found[(record["label"], *(record[key] for key in keys))] = record
-    return [found[key] for key in sorted(found)]
+            newest[(record["label"], *(record[key] for key in keys))] = record
+    return [newest[key] for key in sorted(newest)]

@@ -29,14 +29,14 @@ from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Trainer, train_iteration
 
-MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
+MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # least duration and rounds of a measurement of physics
 
 
 def make_spec(args: Namespace, **values: Any) -> RunSpec:
     """The run for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them.
 
     Raises:
-        UserError: there is no such task, it cannot be built here, or an override, simulator or device is invalid.
+        UserError: the task is unknown or cannot be built here, or an override, simulator or device is invalid.
     """
     task = getattr(args, "task", "Anymal")
     with user_input():
@@ -44,7 +44,7 @@ def make_spec(args: Namespace, **values: Any) -> RunSpec:
         sim, device = pick_simulator(args.sim, args.device)
         spec = RunSpec.of(cfg).changed(sim=sim, device=device)
     if device == "cpu":
-        torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
+        torch.set_num_threads(1)  # the simulator and the learners use the threads, as in evaluate.py
     return spec
 
 

@@ -42,8 +42,8 @@ class _Phases(Timeline):
         super().enter(name if name in self.NAMES else self._stack[-1][0])
 
     def seconds(self) -> dict[str, float]:
-        found = self.times()[0]
-        return {name: found.get(name, 0.0) for name in self.NAMES}
+        times = self.times()[0]
+        return {name: times.get(name, 0.0) for name in self.NAMES}
 
 
 class _Watch(Reporter):
@@ -51,7 +51,7 @@ class _Watch(Reporter):
 
     def __init__(self, device: str, iterations: int, stop: StopRequest | None, phases: _Phases) -> None:
         self.seen: dict[str, float] = {"memory_gib": 0.0}
-        self.before: dict[str, float] = {}  # in phases until the end of the first iteration
+        self.before: dict[str, float] = {}  # seconds of each phase until the end of the first iteration
         self._phases = phases
         self._device, self._stop, self._looked = device, stop, 0.0
         self._bar = tqdm(total=iterations, desc="training", unit=" iterations", leave=False, disable=None)
@@ -82,10 +82,10 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
     watch = _Watch(cfg.device, iterations, None if to_the_end else stop, phases)
     settings = {"learning_iterations": iterations, "num_envs_per_candidate": args.envs, "seeds": 1}
     with TemporaryDirectory() as folder, Profiler(phases, torch.device("cpu")):
-        given, out = Path(folder) / "candidates", Path(folder) / "run"
-        write_candidates(given, args.candidates)
+        candidates, out = Path(folder) / "candidates", Path(folder) / "run"
+        write_candidates(candidates, args.candidates)
         result = evaluate(
-            "Anymal", [given], overrides=args.overrides, output_dir=out, reporter=watch, stop=stop,
+            "Anymal", [candidates], overrides=args.overrides, output_dir=out, reporter=watch, stop=stop,
             sim=cfg.sim, device=cfg.device, baselines=False, **settings,
         )  # fmt: skip
         record = {"kind": "run" if to_the_end else "startup", **size, **watch.seen, "seconds": process_age()}
@@ -97,6 +97,6 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
             record["videos"] = len(page_videos(result.folder))
             failed = sum(status != "ok" for status in result.results["status"])
             steps = args.candidates * args.envs * cfg.train.params.config.horizon_length * iterations
-            phase_s = {name: own - watch.before[name] for name, own in phases.seconds().items()}
+            phase_s = {name: seconds - watch.before[name] for name, seconds in phases.seconds().items()}
             record.update(iterations=iterations, env_steps=steps, failed=failed, phase_s=phase_s)
     return {**record, **records.describe(cfg.device)}

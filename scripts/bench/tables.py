@@ -18,9 +18,9 @@ def _phases(record: Record) -> str:
     """Return the seconds of a run's phases after the first iteration."""
     if "phase_s" not in record:
         return ""
-    own, ended = record["phase_s"], record["last_iteration_s"]
-    training = ended - record["first_iteration_s"] - sum(own.values())
-    parts = (training, own["evaluation"], own["comparison"], own["results"], record["seconds"] - ended)
+    phases, ended = record["phase_s"], record["last_iteration_s"]
+    training = ended - record["first_iteration_s"] - sum(phases.values())
+    parts = (training, phases["evaluation"], phases["comparison"], phases["results"], record["seconds"] - ended)
     return ", ".join(f"{part:.1f}" for part in parts) + " s"
 
 
@@ -54,7 +54,7 @@ COLUMNS: dict[str, list[Column]] = {
 def table(columns: Sequence[Column], rows: Sequence[Record]) -> list[str]:
     """Return Markdown lines, a row per record; a column that is empty in all of them is left out."""
     texts = [[text(row) for row in rows] for _, text in columns]
-    kept = [k for k, own in enumerate(texts) if any(own)]
+    kept = [k for k, cells in enumerate(texts) if any(cells)]
     return markdown([columns[k][0] for k in kept], list(zip(*(texts[k] for k in kept))))
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envcoder_bench.export.write import _others
+from envcoder_bench.export.write import _earlier_files
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,10 @@ def test_files_of_another_policy_and_missing_ones_are_not_named(tmp_path, digest
     about.write_text(json.dumps({"policy_sha256": digest, "files": {"onnx": "policy.onnx", "model": "model.xml"}}))
     if exists:
         (tmp_path / "policy.onnx").touch()
-    assert _others(about, "of this policy") == expected
+    assert _earlier_files(about, "of this policy") == expected
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"policy_sha256": "x"}', '{"policy_sha256": "x", "files": {"onnx": 3}}'])
 def test_a_damaged_description_names_none(tmp_path, text):
     (tmp_path / "policy.json").write_text(text)
-    assert _others(tmp_path / "policy.json", "x") == {}
+    assert _earlier_files(tmp_path / "policy.json", "x") == {}

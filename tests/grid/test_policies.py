@@ -172,7 +172,7 @@ class _Memory(torch.nn.Module):
             "flat",
             "different actions for the same observation",
         ),
-        (lambda path: None, None, "there is no file"),
+        (lambda path: None, None, "does not exist"),
     ],
 )
 def test_invalid_policy_is_refused_by_name(tmp_path, make, layout, message) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.tools.isolation import AMONG, _first_difference
+from envcoder_bench.tools.isolation import BESIDE, _compare_rollouts
 
 NUM, STEPS = 4, 6
 
@@ -27,7 +27,7 @@ class Steps:
 
     def _changed(self, field, x):
         if (field, self.taken) == (self.field, self.at):
-            x[(AMONG if self.layout.num_groups > 1 else 0) * NUM + 1] = 1
+            x[(BESIDE if self.layout.num_groups > 1 else 0) * NUM + 1] = 1
         return x
 
     def step(self, actions):
@@ -44,10 +44,10 @@ class Steps:
 @pytest.mark.parametrize("field", ["obs", "reward", "terminated", "critic_obs"])
 @pytest.mark.parametrize("step", [1, 4])
 def test_a_difference_in_anything_that_a_learner_sees_is_noticed(field, step):
-    first, ended = _first_difference(Steps(1), Steps(3, field, step), STEPS)
+    first, ended = _compare_rollouts(Steps(1), Steps(3, field, step), STEPS)
     assert (first, ended) == (step, 0 if step < 3 else NUM)
 
 
 def test_equal_rollouts_have_none_and_the_first_observation_counts():
-    assert _first_difference(Steps(1), Steps(3), STEPS) == (None, NUM)
-    assert _first_difference(Steps(1), Steps(3, "obs", 0), STEPS) == (0, 0)
+    assert _compare_rollouts(Steps(1), Steps(3), STEPS) == (None, NUM)
+    assert _compare_rollouts(Steps(1), Steps(3, "obs", 0), STEPS) == (0, 0)

@@ -438,4 +438,4 @@ def test_tasks_of_two_configs_have_their_own_states(task):
 def test_task_probe_takes_overrides(task):
     probe = TaskCheck(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
     assert probe.make(2).object_keys == ("ball_state",)
-    assert tuple(probe.begun(2).state["ball_state"].shape) == (2, 13)
+    assert tuple(probe.begin(2).state["ball_state"].shape) == (2, 13)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, update_learning_rates
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.group_numbers import NUMBERS, group_numbers, of_groups, with_numbers
+from envcoder_bench.trainers.ppo.group_numbers import NUMBERS, group_numbers, join_hyperparameters, with_numbers
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
@@ -108,7 +108,7 @@ def test_kernels_give_each_group_the_bits_that_it_has_alone(smooth: bool) -> Non
     backend = Backend(kernels=True, fixed_order=True)
     params = make_params(use_smooth_clamp=smooth)
     each = [Hyperparameters.from_params(with_numbers(params, numbers), N) for numbers in NUMBERS_OF]
-    together = of_groups(each, DEVICE)
+    together = join_hyperparameters(each, DEVICE)
     assert all(isinstance(getattr(together, name), Tensor) for name in NUMBERS)
     data = {name: normal(K, N * T, seed=k).to(DEVICE) for k, name in enumerate(("neglogp", "values", "returns"))}
     mus, actions = 2.0 * normal(2, K, N * T, A, seed=5).to(DEVICE)

@@ -23,7 +23,7 @@ def test_minibatches_are_counted_per_group(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_non_dividing_minibatch_size_gives_the_next_larger_count(caplog: pytest.LogCaptureFixture) -> None:
-    hyperparameters._say_once.cache_clear()
+    hyperparameters._warn_once.cache_clear()
     for _ in range(2):  # told only once
         assert count(64, num_minibatches=None, minibatch_size=500) == 4  # 1536 / 500 = 3.07
     assert count(64, num_minibatches=None, minibatch_size=32768) == 1

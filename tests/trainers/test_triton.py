@@ -192,18 +192,18 @@ def test_recording() -> None:
 
 
 @pytest.mark.parametrize("alive", [None, [True, False, True]])
-@pytest.mark.parametrize("one", [None, 11])
+@pytest.mark.parametrize("bias", [None, 11])
 @pytest.mark.parametrize("dims", [[12, 12, 12], [11, 5, 3]])
 @pytest.mark.parametrize(
     "rounds, batches, samples, empirical", [(1, 1, 50, False), (3, 2, 50, False), (2, 1, 1, False), (1, 1, 50, True)]
 )
 def test_statistics_and_normalization(
-    rounds: int, batches: int, samples: int, empirical: bool, dims: list[int], one: int | None, alive: Any
+    rounds: int, batches: int, samples: int, empirical: bool, dims: list[int], bias: int | None, alive: Any
 ) -> None:
     mask = None if alive is None else torch.tensor(alive, device=DEVICE)
 
     def compute(backend: Backend) -> list[Tensor]:
-        normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, one=one, empirical=empirical)
+        normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, bias=bias, empirical=empirical)
         factors = []
         for turn in range(2):
             data = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]

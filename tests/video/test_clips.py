@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from envcoder_bench.results.rows import FAILED, Result
 from envcoder_bench.run.folder.policies import median_seed
 from envcoder_bench.shaping.contract import Fault
-from envcoder_bench.video.page import CLIP, _shown_part, seed_text
+from envcoder_bench.video.page import CLIP, _describe_length, seed_text
 
 
 def run_of(*fitness):
@@ -26,7 +26,7 @@ def test_clip_is_of_the_median_seed_and_says_so():
 
 def test_note_says_how_many_clips_end_early():
     long = [20.0, 20.0, 20.0]
-    assert _shown_part([CLIP.seconds] * 3, long) == " Videos show the first 5 s."
-    assert _shown_part([2.0, 2.0], [2.0, 1.9]) == "" == _shown_part([0.1], [0.08]), "all of them"
-    words = _shown_part([5.0, 1.2, 0.6], long)
+    assert _describe_length([CLIP.seconds] * 3, long) == " Videos show the first 5 s."
+    assert _describe_length([2.0, 2.0], [2.0, 1.9]) == "" == _describe_length([0.1], [0.08]), "all of them"
+    words = _describe_length([5.0, 1.2, 0.6], long)
     assert "2 videos of 3 end after 0.6 to 1.2 s" in words and "envcoder-bench play" in words

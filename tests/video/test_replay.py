@@ -153,7 +153,7 @@ def test_page_without_opengl_has_the_reason(folder, monkeypatch, capsys):
         assert main(["play", str(folder)]) == 2
     finally:
         render.missing.cache_clear()
-    assert "There are no videos: " in page and "apt-get install libegl1" in page and "<video" not in page
+    assert "No videos: " in page and "apt-get install libegl1" in page and "<video" not in page
     assert "apt-get install libegl1" in capsys.readouterr().err
 
 
@@ -181,7 +181,7 @@ def test_play_writes_a_video(folder, tmp_path, capsys):
 )
 def test_bad_input_of_play_is_refused(folder, words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(viewer, "missing", lambda: "--view needs a display, and there is none")
+    monkeypatch.setattr(viewer, "missing", lambda: "--view needs a display")
     monkeypatch.setattr(render, "missing", lambda: "")
     before = sorted(folder.rglob("*"))
     assert message in refused(main, ["play", *words.format(run=folder).split()], capsys)

@@ -1,7 +1,7 @@
 """Learn a task's properties from a small simulation: its state, constants and goals."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaacgym_tasks import tensors
-from envcoder_bench.sources.isaacgym_tasks.driver import TERMS, make_driver
+from envcoder_bench.sources.isaacgym_tasks.driver import TERMS, Driver, make_driver
 from envcoder_bench.sources.isaacgym_tasks.importing import one_line
 from envcoder_bench.sources.isaacgym_tasks.scene import Scene
 from envcoder_bench.sources.isaacgym_tasks.source import Config, Source, group_weights, make_isaac
@@ -45,22 +45,7 @@ def probe(source: Source, config: Config) -> Facts:
     """Construct a task from a config, take some steps and read its tensors. Raises ValueError if its code raises."""
     if config.get("task", {}).get("randomize"):  # refused in a run; the properties are the same without it
         config = {**config, "task": {**config["task"], "randomize": False}}
-    # a few steps with random actions, outside of the caller's random numbers
-    task, gym = make_isaac(source, config, NUM_ENVS, "cpu")
-    try:
-        driver = make_driver(task, gym)
-        driver.terms.on_trial = True
-        scene = Scene(gym, task.sim, NUM_ENVS)
-        with old_calls(), seeded(0):
-            driver.first()
-            before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)
-            for step in range(3):
-                driver.act(2.0 * torch.rand(NUM_ENVS, driver.num_actions) - 1.0)
-                driver.judge(torch.full((NUM_ENVS,), step))
-        if not driver.terms.fit:  # the task makes its reward in another way, too
-            driver.terms.drop()
-    except Exception as error:
-        raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
+    task, driver, scene, before, numbers = _driven(source, config)
     # several critics: columns of the reward
     columns, weights = task.rew_buf[0].numel(), group_weights(config)
     if task.rew_buf.dim() > 1 and len(weights) != columns:
@@ -78,13 +63,44 @@ def probe(source: Source, config: Config) -> Facts:
     # a goal changed, and is not part of the scene
     changed = {slot for slot, x in before.items() if not _same(tensors.read(task, slot), x)}
     goals = tuple(name for name, slot in keys.items() if _is_goal(name, slot, rows[slot], changed, task))
-    # a description of every key
+    fields = _fields(task, driver, scene, {key: (slot, rows[slot].shape) for key, slot in keys.items()}, constants)
+    objects, histories = tuple(scene.objects), tensors.histories_of(task, NUM_ENVS)
+    facts = (keys, rows, fields, constants, goals, objects, histories)
+    return Facts(*facts, driver.num_actions, scene.refusals, driver.terms.scaled)
+
+
+def _driven(source: Source, config: Config) -> tuple[Any, Driver, Scene, dict[Slot, Tensor], dict[str, Any]]:
+    """Take some steps; return the task, its driver and scene, and its tensors and constants before the steps."""
+    task, gym = make_isaac(source, config, NUM_ENVS, "cpu")
+    try:
+        driver = make_driver(task, gym)
+        driver.terms.on_trial = True
+        scene = Scene(gym, task.sim, NUM_ENVS)
+        with old_calls(), seeded(0):  # random actions do not change the caller's random numbers
+            driver.first()
+            before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)
+            for step in range(3):
+                driver.act(2.0 * torch.rand(NUM_ENVS, driver.num_actions) - 1.0)
+                driver.judge(torch.full((NUM_ENVS,), step))
+        if not driver.terms.fit:  # the task makes its reward in another way, too
+            driver.terms.drop()
+    except Exception as error:
+        raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
+    return task, driver, scene, before, numbers
+
+
+def _fields(
+    task: Any,
+    driver: Driver,
+    scene: Scene,
+    keys: Mapping[str, tuple[Slot, tuple[int, ...]]],
+    constants: Sequence[str],
+) -> dict[str, Field]:
+    """Return the declaration of every key; ``keys`` has where a tensor of the task is, and its shape."""
     texts = _Texts(type(task))
-    fields: dict[str, Field] = {}
-    for key in scene.keys:
-        fields[key] = _scene_field(key, scene)
-    fields.update({key: Field(rows[slot].shape, "-", texts.origin(slot)) for key, slot in keys.items()})
-    for key, slot in keys.items():
+    fields = {key: _scene_field(key, scene) for key in scene.keys}
+    for key, (slot, shape) in keys.items():
+        fields[key] = Field(shape, "-", texts.origin(slot))
         if slot[0] == TERMS:
             meaning = f"term of the task's own reward, {'with' if driver.terms.scaled else 'without'} its scale"
             fields[key] = replace(fields[key], meaning=f"{meaning}, {fields[key].meaning}")
@@ -92,19 +108,7 @@ def probe(source: Source, config: Config) -> Facts:
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
     fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
-    objects, histories = tuple(scene.objects), tensors.histories_of(task, NUM_ENVS)
-    return Facts(
-        keys,
-        rows,
-        fields,
-        constants,
-        goals,
-        objects,
-        histories,
-        driver.num_actions,
-        scene.refusals,
-        driver.terms.scaled,
-    )
+    return fields
 
 
 def _values(task: Any) -> dict[Slot, Tensor]:

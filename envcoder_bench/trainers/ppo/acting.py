@@ -1,4 +1,4 @@
-"""Acting of a learner's groups, and the record of what they meet, in torch or in kernels.
+"""Acting of a learner's groups, and the record of their steps, in torch or in kernels.
 
 An action is mu(x) + sigma noise, of the normalized observation x. In torch that is some 20 operations beside the
 networks' layers, which take longer than the layers if groups are few. As kernels it is one before the layers, one after
@@ -19,11 +19,11 @@ def act(
     learner: GroupedLearner, rollout: Rollout, t: StepIndex, obs: Tensor, noise: Tensor, draw: Tensor | None,
     dead: Tensor | None, out: Tensor, critic_obs: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Sample step t's actions, and record the step but for its result.
+    """Sample the actions of step t, and record the step without its result.
 
     Args:
         rollout: receives the step's ``obs``, ``critic_obs``, ``actions``, ``mus`` and ``values``.
-        t: a tensor where a captured graph counts; only then there are kernels.
+        t: the step; a tensor if a captured graph counts the steps, which is the condition for kernels.
         obs: ``(K, n, d)``; columns beyond the rollout's are ignored, missing ones are 0.
         noise: ``(seeds, T, n, A)``, standard normal numbers of the whole rollout.
         draw: ``(K,)`` int64, the index of each group's numbers in ``noise`` (None: all have the first).
@@ -55,7 +55,7 @@ def write_actions(actions: Tensor, dead: Tensor | None, out: Tensor) -> None:
 
 
 def record(kernels: bool, reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
-    """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, which episodes ended, and by the time limit."""
+    """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, whether episodes ended, and whether by the time limit."""
     if kernels:
         _record_in_kernel(reward, terminated, truncated, answers, t)
         return
@@ -63,7 +63,7 @@ def record(kernels: bool, reward: Tensor, terminated: Tensor, truncated: Tensor,
         rows[:, :, t] = x.reshape(rows.shape[:2])
 
 
-# the same in kernels
+# the same as kernels
 
 
 def _act_in_kernels(
@@ -110,7 +110,7 @@ def _observe_in_kernel(
 
     Args:
         obs: ``(K, n, d)``, contiguous rows; columns beyond the recorded ones are ignored, missing ones are 0.
-        recorded: ``(K, n, T, D)``, of the rollout; receives those of the step.
+        recorded: ``(K, n, T, D)``, the rollout's observations; receives those of the step.
         step: ``(1,)`` int64.
         scale, shift: ``(K, 1, D)``, factors of normalization, whose last stride is 1.
         clip: largest absolute value after normalization; 0: no limit.
@@ -177,10 +177,10 @@ def _decide_in_kernel(
         mean, value: ``(K, n, A)`` and ``(K, n)``, outputs of the networks; columns that a group does not have are
             ignored.
         log_sigma: ``(K, 1, A)``.
-        noise, draw, dead, out: as of ``act``.
+        noise, draw, dead, out: see ``act``.
         action_dims: ``(K, 1)`` float, number of actions of each group.
-        scale: standard deviation and mean of values ``(K, 1, 1)``, to which they are scaled after they are clipped to
-            ``clip`` (None: values stay as they are).
+        scale: standard deviation and mean of the values ``(K, 1, 1)``; values are clipped to ``clip``, then scaled
+            (None: values stay as they are).
         rollout: receives the step's ``actions``, ``mus`` and ``values``.
         step: ``(1,)`` int64.
     """

@@ -1,6 +1,6 @@
-"""Adam with gradient clipping and a learning rate per group, over all parameters of all groups at once; its schedules.
+"""Adam with gradient clipping and a learning rate per group, for all parameters of all groups at once; its schedules.
 
-In torch a step is a dozen passes over memory, as a kernel one.
+A step is a dozen passes over memory in torch, and one pass as a kernel.
 """
 
 import math
@@ -30,7 +30,7 @@ class GroupedAdam:
         self.backend, self.params, self.weight_decay = backend, params, weight_decay
         groups, device = params.shape[0], params.device
         self.learning_rate = torch.zeros(groups, dtype=torch.float64, device=device).add_(learning_rate)
-        self.powers = torch.ones(2, dtype=torch.float64, device=device)  # of the betas, by the number of steps
+        self.powers = torch.ones(2, dtype=torch.float64, device=device)  # the betas to the power of the number of steps
         self._betas = torch.tensor([BETA1, BETA2], dtype=torch.float64, device=device)
         self.exp_avg = torch.zeros_like(params)
         self.exp_avg_sq = torch.zeros_like(params)
@@ -49,7 +49,7 @@ class GroupedAdam:
         if self.backend.kernels:
             _adam_in_kernel(self, grad, norm, max_norm, alive)
             return
-        # bias corrections; both bias corrections are applied to numbers per group, not to (K, P) tensors
+        # bias corrections, of numbers per group instead of (K, P) tensors
         bias1, bias2 = (1 - self.powers).unbind()
         root = bias2.sqrt()
         step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root

@@ -95,7 +95,7 @@ class Architecture:
         return with_bias(self.critic_dim) if self.critic_dim else 0
 
     def _shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of all weights, and of sigma."""
+        """Return the rows and columns of all weights, and of sigma."""
         weights = []
         for dim, widths in zip(self.dims, self.widths):
             weights += list(zip([with_bias(dim), *map(with_one, widths)], widths))
@@ -120,7 +120,7 @@ class Architecture:
         return [list(itertools.islice(rest, len(widths))) for widths in self.widths], views[-1]
 
     def of_networks(self, grad: Tensor) -> list[list[Tensor]]:
-        """Return what belongs to actor and critic, which are separate, as views of ``(K, size)``."""
+        """Return the parts of separate actors and critics as views of ``(K, size)``."""
         ends = list(itertools.accumulate(rows * columns for rows, columns in self._shapes()))
         first, second = ends[len(self.widths[0]) - 1], ends[-2]
         return [[grad[:, :first], grad[:, second : self._used]], [grad[:, first:second]]]
@@ -138,7 +138,7 @@ class Architecture:
         """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
         grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
         critic_obs = rest.pop(0) if self.critic_dim else None
-        grad[:, self._used :] = 0.0  # not used by parameters
+        grad[:, self._used :] = 0.0  # these columns have no parameters
         tensors = iter(rest)
         parts = [list(itertools.islice(tensors, len(shapes))) for shapes in self._tape_shapes(groups, samples)]
         seen = (obs, obs if critic_obs is None else critic_obs)
@@ -161,7 +161,7 @@ class Workspace(NamedTuple):
     """Buffers for learning from a minibatch of K groups and N samples."""
 
     obs: Tensor  # (K, N, inputs): normalized observations, and the ones
-    critic_obs: Tensor | None  # (K, N, critic_inputs), where the critic has its own
+    critic_obs: Tensor | None  # (K, N, critic_inputs), if the critic has its own
     tapes: list[Tape]  # one for each MLP
     grad: Tensor  # (K, P), by all parameters
     d_weights: list[list[Tensor]]  # views of grad: by the weights of each MLP, in the shapes of ``matrices``
@@ -170,7 +170,7 @@ class Workspace(NamedTuple):
 
 # memory, before anything is allocated
 
-WORKSPACE_BYTES = 3 << 29  # of all groups, if they learn at once on CUDA
+WORKSPACE_BYTES = 3 << 29  # memory for all groups that learn at once on CUDA
 _FLOAT = 4
 # numbers that are neither weights, nor rollout, nor in the carved workspace; counted from the code
 _PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and temporaries
@@ -246,7 +246,7 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
         noise = _NOISE_BYTES * num_seeds * samples * greatest[1]  # groups with equal seeds share it
         if device.type != "cpu":
             return learner(greatest).total(len(widths)) + noise
-        # on a CPU groups are not padded to the widest, and the number that learn at once is that of the cores
+        # a CPU does not pad groups to the widest, and as many learn at once as there are cores
         at_once = min(len(widths), usable_cpus())
         workspace = int(_CPU_WORKSPACE * learner(greatest).workspace)
         return sum(learner(group).per_group for group in widths) + at_once * workspace + noise

@@ -1,4 +1,4 @@
-"""How a learner computes: in torch or in Triton's kernels, and in which order it sums.
+"""The choice between torch's operators and Triton's kernels, and of the order of sums.
 
 The choice is made once, when a trainer is constructed. A formula has two forms side by side in its file: operators of
 torch, which run anywhere and in float64, and kernels for float32 on CUDA.
@@ -15,11 +15,11 @@ from envcoder_bench.core.triton_import import jit, tl, triton, usable_on
 
 @dataclass(frozen=True)
 class Backend:
-    """How to compute, and reductions over the samples of each group.
+    """The choice of kernels and of the order of sums, with reductions over the samples of each group.
 
     Attributes:
-        kernels: whether kernels take the place of torch's operators.
-        fixed_order: whether a group's sums and products round alike whatever the number of groups, as with
+        kernels: whether kernels replace torch's operators.
+        fixed_order: whether a group's sums and products round equally for any number of groups, as with
             ``use_deterministic_algorithms``. cuBLAS and torch's reductions divide the work by the size of the whole
             tensor; on a CPU, where each group has a learner of its own, they do not depend on the other groups.
     """

@@ -26,10 +26,10 @@ class LearnerBlock:
 
     Args:
         groups: the groups' slice of the environment's groups.
-        obs_dims, action_dims, seeds: of these groups.
-        critic_dims: of these groups; empty: their critics see the policy's observations.
+        obs_dims, action_dims, seeds: widths and seeds of these groups.
+        critic_dims: widths of these groups' critic observations; empty: their critics see the policy's observations.
         answers: ``(3, G, n, T)``, the storage of rewards, dones and time-outs of all groups.
-        numbers: of these groups, as of ``GroupedLearner``.
+        numbers: numbers of these groups, see ``GroupedLearner``.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LearnerBlock:
         # index of each group's noise among the distinct seeds; None if all seeds are equal
         self._draw = None if len(distinct) == 1 else torch.tensor([distinct.index(s) for s in seeds], device=device)
         self.active = True
-        # on a CPU a block of one failed group is skipped; in a larger block, or a graph, the group is masked out
+        # a CPU skips a block of a single failed group; in a larger block, or a graph, the group is masked out
         masked = len(seeds) > 1 or device.type == "cuda"
         self._alive = torch.ones(len(seeds), dtype=torch.bool, device=device) if masked else None
         self._dead = None if self._alive is None else ~self._alive.view(-1, 1, 1)
@@ -82,10 +82,10 @@ class LearnerBlock:
 
         Args:
             t: step of the rollout.
-            obs: ``(G, n, obs_max)``, of all groups of the environment.
+            obs: ``(G, n, obs_max)``, observations of all groups of the environment.
             critic_obs: ``(G, n, critic_max)``, if any group has them.
             numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
-            out: ``(G, n, act_max)``, of all groups.
+            out: ``(G, n, act_max)``, actions of all groups.
         """
         seen, rows = self._critic_rows(critic_obs), out[self.groups]
         acting.act(self.learner, self.rollout, t, self._rows(obs), numbers, self._draw, self._dead, rows, seen)

@@ -15,7 +15,7 @@ from envcoder_bench.core.settings import Count, Expected, select, words_for
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
 SCHEDULES = ("adaptive", "linear", "identity", "None")
-INITIALIZERS = (  # of rl_games
+INITIALIZERS = (  # rl_games' names
     "default", "const_initializer", "orthogonal_initializer", "orthogonal", "glorot_normal_initializer",
     "glorot_uniform_initializer", "variance_scaling_initializer", "random_uniform_initializer", "kaiming_normal",
 )  # fmt: skip
@@ -32,7 +32,7 @@ DERIVED = "derived"  # marks a field that follows from several keys
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)  # other keys are rl_games' own, without effect here
+    model_config = ConfigDict(frozen=True, strict=True)  # rl_games' other keys have no effect here
 
 
 class RewardShaper(_Section):
@@ -47,10 +47,10 @@ class RewardShaper(_Section):
 class ContinuousSpace(_Section):
     """The numbers of the policy's distribution."""
 
-    max_sigma: Positive | None = None  # greatest standard deviation. A key that rl_games lacks
-    std_type: str = (
-        "log"  # what Adam learns: the deviation's logarithm, or with scalar itself. A key that rl_games lacks
-    )
+    # keys that rl_games lacks: the greatest standard deviation, and whether Adam learns its logarithm (log) or the
+    # deviation itself (scalar)
+    max_sigma: Positive | None = None
+    std_type: str = "log"
 
 
 class Hyperparameters(ContinuousSpace):
@@ -59,7 +59,7 @@ class Hyperparameters(ContinuousSpace):
     horizon_length: Count
     mini_epochs: Count
     num_minibatches: Count
-    # where the number of minibatches is not given: samples, or control steps of all environments
+    # used without a number of minibatches: samples, or control steps of all environments
     minibatch_size: Count | None = None
     minibatch_size_per_env: Count | None = None
     gamma: Share
@@ -71,7 +71,7 @@ class Hyperparameters(ContinuousSpace):
     bounds_loss_coef: NotNegative | None = None
     bound_loss_type: str = "bound"
     normalize_input: Switch
-    empirical_normalization: Switch = False  # of the input, as in rsl_rl. A key that rl_games lacks
+    empirical_normalization: Switch = False  # normalize the input as rsl_rl. A key that rl_games lacks
     normalize_value: Switch = False
     normalize_advantage: Switch
     value_bootstrap: Switch = True
@@ -79,19 +79,19 @@ class Hyperparameters(ContinuousSpace):
     ppo: Switch = True
     truncate_grads: Switch = False
     grad_norm: Positive | None = None  # None: gradients are not clipped
-    # clip those of actor and critic each by itself, as rsl_rl. A key that rl_games lacks
+    # clip the gradients of actor and critic separately, as rsl_rl. A key that rl_games lacks
     grad_norm_per_network: Switch = False
     weight_decay: NotNegative = 0.0
     learning_rate: NotNegative
     lr_schedule: str  # adaptive, linear or identity
-    # legacy: the rate may change after every minibatch; standard: after every mini epoch; rollout, not a value of
-    # rl_games: before every step, by the divergence from the policy of the rollout, as in rsl_rl
+    # legacy: the rate may change after every minibatch; standard: after every mini epoch; rollout, as in rsl_rl: before
+    # every step, by the divergence from the policy of the rollout. rl_games lacks the last one
     schedule_type: str = "legacy"
-    kl_threshold: Positive = 0.0  # of the adaptive schedule
+    kl_threshold: Positive = 0.0  # used by the adaptive schedule
     linear_steps: Annotated[int, DERIVED] = 0  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: Switch = False
-    clip_actions: Switch = True  # to [-1, 1], before the environment takes them
-    matmul_precision: str = "high"  # of float32 products, as torch.set_float32_matmul_precision; as rl_games' Runner
+    clip_actions: Switch = True  # clip actions to [-1, 1] before the environment takes them
+    matmul_precision: str = "high"  # an argument of torch.set_float32_matmul_precision; rl_games' Runner uses high
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], num_envs: int) -> Hyperparameters:
@@ -114,7 +114,7 @@ class Hyperparameters(ContinuousSpace):
 
 
 def keys() -> list[str]:
-    """Return the dotted keys of ``params`` that the sections declare, and that of the critic's own layers."""
+    """Return the dotted keys of ``params`` that the sections declare, and the key of the critic's own layers."""
     sections = (
         ("config", Hyperparameters), ("config.reward_shaper", RewardShaper),
         ("network.space.continuous", ContinuousSpace),
@@ -132,7 +132,7 @@ def _is_not(*names: object) -> Callable[[Any], bool]:
     return lambda value: value not in names
 
 
-# by key under params: a test for refused values, and the remedy; a key that is missing is None
+# a test for refused values, and the remedy, by key under params; the value of a missing key is None
 _UNSUPPORTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "config.mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
     "config.multi_gpu": (bool, "set it to False: all groups train on one device"),
@@ -211,7 +211,7 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         names = ", ".join(SCHEDULES[:-1])
         raise ValueError(f"params.config.lr_schedule: must be {names} or null, got {schedule}{hint}")
     if config.get("num_minibatches") is None:
-        config.pop("num_minibatches", None)  # it follows from the size
+        config.pop("num_minibatches", None)  # the number follows from the size
     # the sections, by their types
     _check(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
     if config.get("truncate_grads") and config.get("grad_norm", 1.0) is None:
@@ -234,25 +234,25 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
             raise ValueError(
                 f"params.network.mlp.{key}: must be a list of whole numbers of at least 1, such as [256,128,64], got"
-                f" {_shown(units)}"
+                f" {_yaml(units)}"
             )
 
 
 def _check(section: type[_Section], values: Mapping[str, Any], section_key: str) -> None:
-    """Raise ValueError for the first value that is wrong, and not just absent; ``section_key`` is its key."""
+    """Raise ValueError for the first wrong value, except absent ones; ``section_key`` is the section's key."""
     try:
         section.model_validate(dict(values))
     except ValidationError as error:
-        for key in [str(one["loc"][0]) for one in error.errors() if one["type"] != "missing"]:
+        for key in [str(fault["loc"][0]) for fault in error.errors() if fault["type"] != "missing"]:
             expected = words_for(section.model_fields[key])
-            raise ValueError(f"params.{section_key}.{key}: must be {expected}, got {_shown(values[key])}") from None
+            raise ValueError(f"params.{section_key}.{key}: must be {expected}, got {_yaml(values[key])}") from None
 
 
-def _shown(value: object) -> str:
+def _yaml(value: object) -> str:
     return "null" if value is None else str(value)
 
 
-# what follows from several keys
+# values that follow from several keys
 
 
 def _schedule(config: Mapping[str, Any]) -> tuple[str, int]:
@@ -263,15 +263,15 @@ def _schedule(config: Mapping[str, Any]) -> tuple[str, int]:
     max_epochs = int(config.get("max_epochs", -1))
     max_frames = int(config.get("max_frames", -1))
     if name == "linear" and max_epochs == -1 and max_frames == -1:
-        return "identity", 0  # as in rl_games: a linear schedule needs an end
-    # as in rl_games, which passes 0 frames to the schedule: with max_frames only, the rate stays constant
+        return "identity", 0  # a linear schedule needs an end, as in rl_games
+    # with max_frames only, the rate stays constant: rl_games passes 0 frames to the schedule
     return name, max(0, max_epochs)
 
 
 def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     """Return a group's minibatches per mini epoch: the requested count, or the next larger divisor of its batch."""
     batch = int(config["horizon_length"]) * num_envs
-    # the number that is asked for, rounded up where a size is
+    # the wanted number, rounded up if it follows from a size
     if config.get("num_minibatches") is not None:
         key, wanted = "num_minibatches", config["num_minibatches"]
     elif config.get("minibatch_size") is not None:
@@ -280,7 +280,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
         key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * config["minibatch_size_per_env"]))
     else:
         raise ValueError("params.config has neither num_minibatches nor minibatch_size: set one of them")
-    # more than the batch has samples: name the key that the user wrote
+    # more minibatches than samples: name the key that the user wrote
     if not 1 <= wanted <= batch:
         steps, why, remedy = config["horizon_length"], "", ""
         if key == "num_minibatches" and _follows_from_size(config):
@@ -295,7 +295,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     count = next(n for n in range(wanted, batch + 1) if batch % n == 0)
     exact = count == wanted if key == "num_minibatches" else batch == count * _requested_size(config, key, num_envs)
     if not exact:
-        _say_once(
+        _warn_once(
             f"params.config.{key}: {config[key]} does not divide a group's batch of {batch};"
             f" using {count} minibatch{'es' if count > 1 else ''} of {batch // count}"
         )
@@ -303,14 +303,14 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
 
 
 def _follows_from_size(config: Mapping[str, Any]) -> bool:
-    """Return whether ``num_minibatches`` is what ``minibatch_size`` makes of a batch of ``num_actors`` environments."""
+    """Return whether ``num_minibatches`` follows from ``minibatch_size`` and a batch of ``num_actors`` environments."""
     size, actors = config.get("minibatch_size"), config.get("num_actors")
     are_numbers = type(size) is int and type(actors) is int
     return are_numbers and config["num_minibatches"] * size == actors * config["horizon_length"]
 
 
 @functools.cache
-def _say_once(message: str) -> None:
+def _warn_once(message: str) -> None:
     """Log a warning once, although every learner reads the same config."""
     logging.getLogger(__name__).warning(message)
 

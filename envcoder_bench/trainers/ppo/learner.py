@@ -1,4 +1,4 @@
-"""PPO for K groups at once: acting and learning as in rl_games' A2CAgent for one."""
+"""PPO for K groups at once, each of which acts and learns as rl_games' A2CAgent."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,13 @@ from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, next_entropy_coef, update_learning_rates
 from envcoder_bench.trainers.ppo.architecture import Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.group_numbers import Number, of_groups, per_group, reward_shaper, with_numbers
+from envcoder_bench.trainers.ppo.group_numbers import (
+    Number,
+    join_hyperparameters,
+    per_group,
+    reward_shaper,
+    with_numbers,
+)
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import CRITIC, StackedActorCritic
@@ -31,13 +37,13 @@ class GroupedLearner:
 
     Args:
         obs_dims, action_dims, seeds: one per group; narrower groups are padded to the widest.
-        critic_dims: widths of the critics' own observations; empty: they see those of the policies.
+        critic_dims: widths of the critics' own observations; empty: critics see the policies' observations.
         params: the ``params`` of an rl_games YAML.
-        numbers: one mapping per group, its values of keys of ``params``, see ``group_numbers``; empty: all have those.
+        numbers: one mapping per group: its values of keys in ``group_numbers``; empty: all groups use ``params``.
         num_envs: environments per group.
         device, dtype: device and dtype of weights and data.
-        widths: of observation, action and critic's observation to which the groups are padded; None: the greatest.
-        backend: how to compute; None: as ``Backend.choose``.
+        widths: widths of observation, action and critic's observation after padding; None: the greatest of the groups.
+        backend: kernels or torch; None: the result of ``Backend.choose``.
 
     Attributes:
         obs_input, critic_input: make the inputs of the networks; the latter is None if critics see the policy's.
@@ -64,8 +70,9 @@ class GroupedLearner:
         device = torch.device(device)
         self.backend = backend = backend or Backend.choose(device, dtype)
         # hyperparameters that differ by group become tensors
-        each = [with_numbers(params, values) for values in numbers or [{}]]
-        self.hp = hp = of_groups([Hyperparameters.from_params(one, num_envs) for one in each], device)
+        group_params = [with_numbers(params, values) for values in numbers or [{}]]
+        settings = [Hyperparameters.from_params(values, num_envs) for values in group_params]
+        self.hp = hp = join_hyperparameters(settings, device)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
         self.network = StackedActorCritic(
             params, obs_dims, action_dims, seeds, device, dtype, widths, backend, critic_dims
@@ -84,7 +91,8 @@ class GroupedLearner:
         if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd(backend, [1] * len(obs_dims), device, dtype=dtype)
         self.action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
-        self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**reward_shaper(each, self.network.flat))
+        shaper = reward_shaper(group_params, self.network.flat)
+        self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**shaper)
 
     def new_rollout(self, answers: Tensor | None = None) -> Rollout:
         """Allocate a rollout, whose observations are as wide as the networks' inputs; see ``Rollout.empty``."""
@@ -106,7 +114,7 @@ class GroupedLearner:
 
     @property
     def _normalizers(self) -> dict[str, GroupedRunningMeanStd | None]:
-        """All running statistics by their name in a checkpoint; those of critics without observations are left out."""
+        """All running statistics by their name in a checkpoint, without critics that have no observations."""
         critics = {} if self.critic_input is None else {"critic_normalizer": self.critic_normalizer}
         return {"obs_normalizer": self.obs_normalizer, "value_normalizer": self.value_normalizer, **critics}
 
@@ -199,7 +207,7 @@ class GroupedLearner:
         return {**means, "entropy": mean_entropy, "learning_rate": self.adam.learning_rate.clone()}
 
     def _prepare(self, rollout: Rollout, alive: Tensor | None) -> Batch:
-        """Compute what all minibatches and mini epochs share; rl_games' ``prepare_dataset``."""
+        """Prepare a batch for all minibatches and mini epochs; rl_games' ``prepare_dataset``."""
         # advantages and returns
         advantages = generalized_advantages(self.backend, self.hp, rollout, self._shape_rewards(rollout.rewards))
         values, returns = rollout.values.flatten(1), (advantages + rollout.values).flatten(1)
@@ -227,8 +235,8 @@ class GroupedLearner:
             sigmas=[torch.exp(log_sigma)] * self.hp.num_minibatches,
         )
 
-        # statistics of the observations; as in rl_games, whose train_actor_critic begins with set_train(), they are
-        # updated with every minibatch of every mini epoch; empirical ones have counted the rollout's steps
+        # statistics of the observations are updated with every minibatch of every mini epoch, as in rl_games, whose
+        # train_actor_critic begins with set_train(); empirical ones have counted the rollout's steps already
         if not self.hp.empirical_normalization:
             batch.obs_factors = self._count_minibatches(self.obs_normalizer, batch, batch.obs, alive)
             batch.critic_factors = self._count_minibatches(self.critic_normalizer, batch, batch.critic_obs, alive)
@@ -306,7 +314,7 @@ class GroupedLearner:
     def export_central_value(self, group: int) -> dict[str, Tensor] | None:
         """Return a group's critic as the state dict of rl_games' CentralValueTrain, on the CPU.
 
-        None if it sees the policy's observations.
+        Return None if the critic sees the policy's observations.
         """
         if self.critic_input is None:
             return None
@@ -344,7 +352,7 @@ class GroupedLearner:
         """Return a state for each group, without its padding."""
         coef = state["entropy_coef"]
         coefs = coef.tolist() if isinstance(coef, Tensor) else [coef] * self.num_groups
-        parts: list[dict[str, Any]] = [{"entropy_coef": one} for one in coefs]
+        parts: list[dict[str, Any]] = [{"entropy_coef": value} for value in coefs]
         for part, params in zip(parts, self.network.split(state["params"])):
             part["params"] = params
         for part, adam in zip(parts, self.adam.split_state(state["adam"], self.network.split)):
@@ -357,11 +365,11 @@ class GroupedLearner:
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the state of a learner from the parts of its groups."""
         coefs = [part["entropy_coef"] for part in parts]
-        joined: dict[str, Any] = {
+        state: dict[str, Any] = {
             "params": self.network.join([part["params"] for part in parts]),
             "adam": self.adam.join_states([part["adam"] for part in parts], self.network.join),
             "entropy_coef": torch.tensor(coefs, dtype=torch.float64) if len({*coefs}) > 1 else coefs[0],
         }
         for key, normalizer in self._normalizers.items():
-            joined[key] = normalizer and normalizer.join_states([part[key] for part in parts])
-        return joined
+            state[key] = normalizer and normalizer.join_states([part[key] for part in parts])
+        return state

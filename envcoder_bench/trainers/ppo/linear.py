@@ -4,9 +4,8 @@
 index last, so it reads the weights from a transposed copy, 16 bytes at a time. ``elu_linear_backward`` saves passes
 over memory. ``product`` rounds each group's results alike whatever the number of groups; cuBLAS does not.
 
-For TF32, Triton truncates factors whatever the sizes; cuBLAS has kernels that round them and kernels that truncate
-them, and chooses by the sizes. What a network returns must therefore come from the same library when it acts and when
-it learns: ``StackedMLP`` says why.
+For TF32, Triton always truncates factors; cuBLAS rounds or truncates them, depending on the sizes. A network must
+therefore use the same library when it acts and when it learns: ``StackedMLP`` says why.
 """
 
 import torch
@@ -14,7 +13,8 @@ from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
 
-TILES = ((128, 64), (64, 64), (64, 32), (64, 16))  # rows and columns of a program, if larger ones give too few
+# rows and columns of a program; a smaller tile is used if larger ones give too few programs
+TILES = ((128, 64), (64, 64), (64, 32), (64, 16))
 MIN_PROGRAMS = 128  # about the number of multiprocessors
 
 
@@ -76,7 +76,7 @@ def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool, alike: bool = Fals
         out: ``(K, N, out)``, whose rows may have gaps; or up to 16 columns more, which receive a 1 and zeros: the
             factors of the next layer's biases and padding. K may be missing in all tensors.
         elu: whether to apply ELU.
-        alike: whether to use the same tiles whatever the number of groups.
+        alike: whether to use the same tiles for any number of groups.
     """
     x, weight, out = (t if t.dim() == 3 else t.unsqueeze(0) for t in (x, weight, out))
     groups, rows, inner = x.shape
@@ -151,7 +151,7 @@ def _product(
     a, b, out, num_rows, num_columns, num_inner, a_k, a_n, a_i, b_k, b_i, b_o, out_k, out_n,
     PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
-    # one tile of the result of one group
+    # a tile of one group's result
     k = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)

@@ -86,18 +86,18 @@ Shape = tuple[int, ...]
 
 
 class Tape(NamedTuple):
-    """Tensors that a forward pass saves for the backward pass, and that pass' buffers, one for each layer.
+    """Tensors that a forward pass saves for the backward pass, and buffers of the backward pass, one for each layer.
 
     Their shapes are those of ``matrices``. Where layers are fused (``is_fused``), the gradient by a hidden layer's
     output overwrites the output.
     """
 
     inputs: list[Tensor]  # (K, N, in), with the 1 and the zeros; the first is the network's
-    outputs: list[Tensor]  # (K, N, out); those of hidden layers are columns of the next input
-    tails: list[Tensor]  # for hidden layers, the other columns of the next input
+    outputs: list[Tensor]  # (K, N, out); a hidden layer's output is part of the next input
+    tails: list[Tensor]  # the other columns of the next inputs
     grads: list[Tensor]  # (K, N, out), gradients by the outputs
     input_grads: list[Tensor]  # (K, N, in), gradients by the inputs of all layers but the first
-    kept: list[Tensor | None]  # for hidden layers, the activation's buffer, shaped as the next input
+    kept: list[Tensor | None]  # buffers of the activations of hidden layers, in the next input's shape
     result: Tensor  # (K, N, out), the last output
     d_result: Tensor  # its gradient
 
@@ -140,7 +140,8 @@ def is_fused(activation: Activation, backend: Backend) -> bool:
 def tape_shapes(widths: Sequence[int], keeps: bool, fused: bool, groups: int, samples: int) -> list[Shape]:
     """Return the shapes of a tape's tensors for layers of these widths.
 
-    They are the outputs, the gradient by the last one, those by the others unless ``fused``, and kept if ``keeps``.
+    These are the outputs, the gradient by the last output, the other gradients unless ``fused``, and ``kept`` if
+    ``keeps``.
     """
     hidden = [with_one(width) for width in widths[:-1]]
     columns = [*hidden, widths[-1], widths[-1], *([] if fused else hidden), *(hidden if keeps else [])]
@@ -204,14 +205,14 @@ class StackedMLP:
 
     def __init__(self, backend: Backend, weights: Sequence[Tensor], activation: Activation) -> None:
         self.weights, self.activation = [matrices(w) for w in weights], activation
-        one = len(weights[0]) == 1 and not backend.fixed_order  # which computes a single group like many
-        self._product = product if backend.fixed_order else torch.mm if one else torch.bmm
+        is_single = len(weights[0]) == 1 and not backend.fixed_order  # a fixed order computes a single group as many
+        self._product = product if backend.fixed_order else torch.mm if is_single else torch.bmm
         self._fused = is_fused(activation, backend)
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
         # separate bias and weights of a single group; products that round their factors would round biases, too
         self._affine = None
-        if one and has_exact_products(weights[0]):
+        if is_single and has_exact_products(weights[0]):
             self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
         self._transposed: list[Tensor] | None = None
         if has_kernel_of_layers(weights[0], backend):
@@ -226,13 +227,13 @@ class StackedMLP:
         return torch.equal(after, tail)
 
     def weights_changed(self) -> None:
-        """Copy the weights to where ``infer`` reads them."""
+        """Update the transposed copies of the weights, which ``infer`` reads."""
         for weight, copy in zip(self.weights, self._transposed or ()):
             transpose(weight, copy)
 
     def begin(self, tape: Tape) -> None:
         """Initialize a new tape."""
-        tape.d_result.zero_()  # some columns belong to no head
+        tape.d_result.zero_()  # some columns do not belong to a head
         for tail, value in zip(tape.tails, self._tails):
             tail.copy_(value)
 

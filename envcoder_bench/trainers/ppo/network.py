@@ -23,7 +23,7 @@ with settings_kept():  # importing rl_games changes how torch prints
 _PREFIX = "a2c_network."
 _SIGMA = f"{_PREFIX}sigma"
 CRITIC = (f"{_PREFIX}critic_mlp.", f"{_PREFIX}value.")  # keys of a separate critic
-STD_RANGE = (1e-6, 1e6)  # of a standard deviation that is learnt as such, as in rsl_rl
+STD_RANGE = (1e-6, 1e6)  # range of a standard deviation that Adam learns itself, as in rsl_rl
 
 
 class ActorCriticOutput(NamedTuple):
@@ -113,7 +113,7 @@ class StackedActorCritic:
         return all(activation is NONE for activation in activations)
 
     def log_sigma(self) -> Tensor:
-        """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
+        """Return the logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
         if self.scalar_std:
             log_sigma = self.sigma.clamp(*STD_RANGE).log_()
         else:
@@ -122,7 +122,7 @@ class StackedActorCritic:
         return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
 
     def bound_sigma(self, greatest: float) -> None:
-        """Set standard deviations above ``greatest`` to it; there is no activation of sigma."""
+        """Set standard deviations above ``greatest`` to it; sigma must not have an activation."""
         self.sigma.clamp_(max=greatest if self.scalar_std else math.log(greatest))
 
     def _mu(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -158,7 +158,7 @@ class StackedActorCritic:
     def forward(self, obs: Tensor, critic_obs: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``.
 
-        ``critic_obs`` ``(K, N, critic_inputs)`` are those of critics that have their own.
+        ``critic_obs`` ``(K, N, critic_inputs)`` are the critics' own observations, if there are any.
         """
         outs = self._infer(obs, critic_obs)
         return self._mu(outs[0]), self._value(outs[-1])
@@ -189,8 +189,8 @@ class StackedActorCritic:
         """Return the gradient of a loss by all parameters, ``(K, P)`` with the layout of ``flat``, in the workspace.
 
         Args:
-            work, output: of ``forward_for_training``; ``output.d_mu`` and ``output.d_value`` hold the loss's gradients,
-                and are overwritten.
+            work, output: workspace and result of ``forward_for_training``; ``output.d_mu`` and ``output.d_value`` hold
+                the loss's gradients, and are overwritten.
             d_log_sigma: ``(K, 1, A)``, the gradient by ``log_sigma()``; overwritten, too.
         """
         if self.action_mask is not None:
@@ -239,7 +239,7 @@ class StackedActorCritic:
         return exported
 
     def split(self, flat: Tensor) -> list[dict[str, Tensor]]:
-        """Copy what belongs to each group's own parameters from ``(K, P)``, by rl_games' keys, without padding."""
+        """Copy each group's entries of ``(K, P)``, by rl_games' keys, without padding."""
         views = self.by_key(*self.architecture.views(flat))
         return [
             {key: views[key][k, :rows, :columns].clone() for key, (rows, columns) in shapes.items()}
@@ -247,7 +247,7 @@ class StackedActorCritic:
         ]
 
     def join(self, parts: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """Return the ``(K, P)`` tensor of these groups on the CPU, the reverse of ``split``."""
+        """Join groups to a ``(K, P)`` tensor on the CPU, the reverse of ``split``."""
         flat = torch.zeros(len(parts), self.architecture.size, dtype=self.flat.dtype)
         views = self.by_key(*self.architecture.views(flat))
         for k, (shapes, part) in enumerate(zip(self._shapes, parts)):
@@ -266,7 +266,7 @@ def _build_stock(
 ) -> list[dict[str, Tensor]]:
     """Return state dicts of rl_games' networks, one per group, each initialized from its seed.
 
-    ``dims`` are widths of observation, action and, if critics have their own, of their observation.
+    ``dims`` are widths of observation, action and, if critics have their own, of critics' observation.
     """
 
     network = params["network"]
@@ -283,15 +283,15 @@ def _build_stock(
             stock = model(hidden).build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
         return stock.state_dict()
 
-    built = []
+    networks = []
     with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints a line per network
         for (obs_dim, action_dim, *critic), seed in zip(dims, seeds):
             tensors = build(units, obs_dim, action_dim, seed)
             if critic or critic_units != units:
                 other = build(critic_units, *(critic or [obs_dim]), action_dim, seed)
                 tensors = _with_critic(tensors, other)
-            built.append(tensors)
-    return built
+            networks.append(tensors)
+    return networks
 
 
 def _with_critic(tensors: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -299,7 +299,7 @@ def _with_critic(tensors: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> 
     merged: dict[str, Tensor] = {}
     for key, x in tensors.items():
         if key.startswith(CRITIC):
-            merged.update({name: own for name, own in other.items() if name.startswith(CRITIC)})
+            merged.update({name: tensor for name, tensor in other.items() if name.startswith(CRITIC)})
         else:
             merged[key] = x
     return merged

@@ -3,7 +3,7 @@
 If they are *empirical*, they are equivalent to rsl_rl's EmpiricalNormalization: ``(x - mean) / (std + 0.01)`` without a
 clip, where the first batch replaces the initial statistics.
 
-The update of the statistics and the normalization have two forms: operators of torch, or a kernel each (at the end).
+The update of the statistics and the normalization have two forms: operators of torch, and kernels (at the end).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 EPSILON = 1e-5
 CLIP = 5.0
 EMPIRICAL_EPSILON = 1e-2
-_NOTHING = 1e-30  # initial count of empirical statistics: no weight beside a sample, and no division by 0
+_NOTHING = 1e-30  # initial count of empirical statistics: negligible beside a sample, but not a division by 0
 
 Factors = tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
 
@@ -32,7 +32,7 @@ class GroupedRunningMeanStd:
     Args:
         dims: each group's own number of columns.
         width: D, if it is not the largest of dims.
-        one: a column that normalizes to 1; None: no such column.
+        bias: a column that normalizes to 1, for biases; None: no such column.
         empirical: whether to normalize as rsl_rl.
 
     Attributes:
@@ -46,10 +46,10 @@ class GroupedRunningMeanStd:
         device: torch.device,
         width: int | None = None,
         dtype: torch.dtype = torch.float32,
-        one: int | None = None,
+        bias: int | None = None,
         empirical: bool = False,
     ) -> None:
-        self.backend, self.dims, self._one = backend, list(dims), one
+        self.backend, self.dims, self._bias = backend, list(dims), bias
         self.empirical, self.clip = empirical, 0.0 if empirical else CLIP
         groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
@@ -81,8 +81,8 @@ class GroupedRunningMeanStd:
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
         shift = -(mean if self.empirical else mean.to(torch.float32)) * scale
-        if self._one is not None:
-            shift[..., self._one] = 1.0
+        if self._bias is not None:
+            shift[..., self._bias] = 1.0
         return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
 
     def update(self, x: Tensor, alive: Tensor | None = None) -> None:
@@ -95,23 +95,24 @@ class GroupedRunningMeanStd:
         Returns:
             The factors of ``normalize`` after each of these updates.
         """
-        added = [self._moments(x, alive) for x in batches]
+        moments = [self._moments(x, alive) for x in batches]
         if self.backend.kernels:
             running = self.running_mean, self.running_var, self.count
             each = batches[0].shape[1]
-            factors = _join_in_kernel(added, each, rounds, running, alive, self._padding, self._one, self.empirical)
+            factors = _join_in_kernel(moments, each, rounds, running, alive, self._padding, self._bias, self.empirical)
             self._refresh()
             return list(zip(*(values.unbind() for values in factors)))
-        joined = []
+        means, variances = [], []
         for _ in range(rounds):
-            for x, (mean, var) in zip(batches, added):
+            for x, (mean, var) in zip(batches, moments):
                 self._join(mean, var, x.shape[1], alive)
-                joined.append((self.running_mean.clone(), self.running_var.clone()))
+                means.append(self.running_mean.clone())
+                variances.append(self.running_var.clone())
         self._refresh()
-        return list(zip(*self._factors(*(torch.stack(values) for values in zip(*joined)))))
+        return list(zip(*self._factors(torch.stack(means), torch.stack(variances))))
 
     def _moments(self, x: Tensor, alive: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
+        """Return mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
         mean = self.backend.mean(x, keepdim=True)
         # two passes: on a CPU many times faster than torch.var, which does not vectorize over an outer dimension
         var = self.backend.mean((x - mean).square_()).to(torch.float64)
@@ -171,7 +172,7 @@ class GroupedRunningMeanStd:
         ]
 
     def join_states(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the state of these groups, which are the object's own."""
+        """Join the states of the groups, in their order; the reverse of ``split_state``."""
         mean, var = torch.zeros(self.running_mean.shape).double(), torch.ones(self.running_var.shape).double()
         for k, (dim, part) in enumerate(zip(self.dims, parts)):
             mean[k, :dim], var[k, :dim] = part["running_mean"], part["running_var"]
@@ -196,7 +197,7 @@ class GroupedRunningMeanStd:
 
 @jit
 def _join(
-    mean, var, running_mean, running_var, counts, alive, padding, scale, shift, rounds, batches, groups, width, one,
+    mean, var, running_mean, running_var, counts, alive, padding, scale, shift, rounds, batches, groups, width, bias,
     EACH: tl.constexpr, EPSILON: tl.constexpr, EMPIRICAL: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -228,7 +229,7 @@ def _join(
                 factor = 1.0 / tl.sqrt(v.to(tl.float32) + EPSILON).to(tl.float64)
                 center = m.to(tl.float32).to(tl.float64)
             factor = tl.where(in_group, factor, 0.0)
-            summand = tl.where(columns == one, 1.0, -center * factor)
+            summand = tl.where(columns == bias, 1.0, -center * factor)
             tl.store(scale + at, factor.to(tl.float32), mask=used)
             tl.store(shift + at, summand.to(tl.float32), mask=used)
             scale += size
@@ -240,7 +241,7 @@ def _join(
 
 def _join_in_kernel(
     moments: list[tuple[Tensor, Tensor]], each: int, rounds: int, running: tuple[Tensor, Tensor, Tensor],
-    alive: Tensor | None, padding: Tensor | None, one: int | None, empirical: bool,
+    alive: Tensor | None, padding: Tensor | None, bias: int | None, empirical: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """As ``_join`` and ``_factors``, for all batches and rounds of ``update_each``.
 
@@ -249,7 +250,7 @@ def _join_in_kernel(
         each: number of samples of a batch.
         running: mean, variance ``(K, D)`` and count ``(K, 1)``, float64; changed in place.
         padding: ``(K, D)`` bool, columns that a group does not have (None: no such columns).
-        one: the column that is 1 after normalization.
+        bias: the column that is 1 after normalization.
         empirical: whether to normalize as rsl_rl.
 
     Returns:
@@ -261,7 +262,7 @@ def _join_in_kernel(
     _join[(groups,)](
         mean, var, *running, mean if alive is None else alive.view(torch.uint8),
         mean if padding is None else padding.view(torch.uint8), scale, shift, rounds, len(moments), groups, width,
-        -1 if one is None else one, EACH=each, EPSILON=EMPIRICAL_EPSILON if empirical else EPSILON,
+        -1 if bias is None else bias, EACH=each, EPSILON=EMPIRICAL_EPSILON if empirical else EPSILON,
         EMPIRICAL=empirical, MASKED=alive is not None, PADDED=padding is not None,
         COLUMNS=triton.next_power_of_2(width), num_warps=1,
     )  # fmt: skip
@@ -300,7 +301,7 @@ def _normalize_in_kernel(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor | 
     return out
 
 
-# the input of a stack of networks: observations, normalized or not, a 1 for the biases, zeros
+# the input of a stack of networks: observations, which may be normalized, a 1 for the biases, and zeros
 
 
 class ObservationInput:
@@ -330,11 +331,11 @@ class ObservationInput:
         self.normalizer: GroupedRunningMeanStd | None = None
         if hp.normalize_input:
             self.normalizer = GroupedRunningMeanStd(
-                backend, dims, device, width, dtype, one=dim, empirical=hp.empirical_normalization
+                backend, dims, device, width, dtype, bias=dim, empirical=hp.empirical_normalization
             )
         used = (torch.arange(width) < torch.tensor(dims).view(-1, 1, 1)).to(device, dtype)
-        one = (torch.arange(width) == dim).expand_as(used).to(device, dtype)
-        self._plain_factors: Factors = used, one
+        is_bias = (torch.arange(width) == dim).expand_as(used).to(device, dtype)
+        self._plain_factors: Factors = used, is_bias
 
     @property
     def factors(self) -> Factors:

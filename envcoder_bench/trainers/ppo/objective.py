@@ -1,4 +1,4 @@
-"""PPO's objective of a minibatch, for all groups: its terms, and its gradients by what the networks return.
+"""PPO's objective of a minibatch, for all groups: its terms, and its gradients by the networks' outputs.
 
 L = policy loss + critic_coef / 2 value loss + bounds_loss_coef bound loss - entropy_coef entropy, each a mean over the
 group's samples, as in rl_games' ``A2CAgent.calc_gradients``. Gradients are written out by hand, a formula beside its
@@ -23,7 +23,7 @@ from envcoder_bench.trainers.ppo.rollout import Batch
 
 LOG_2PI = math.log(2.0 * math.pi)
 SOFT_BOUND = 1.1  # mean actions beyond this are penalized by the bound loss
-NUMBERS_AT_ONCE = 2048  # of a kernel's program: rows times columns
+NUMBERS_AT_ONCE = 2048  # rows times columns of a kernel's program
 _BOUNDS = {"bound": 1, "regularisation": 2}  # bound_loss_type
 
 
@@ -38,7 +38,7 @@ class Terms(NamedTuple):
 
 
 def neglogp(actions: Tensor, mu: Tensor, log_sigma: Tensor, action_dims: Tensor) -> Tensor:
-    """Negative log-probability under a diagonal Gaussian.
+    """Return the negative log-probability under a diagonal Gaussian.
 
     Args:
         actions, mu: ``(K, N, A)``.
@@ -57,14 +57,14 @@ def neglogp_of_squares(squares: Tensor, log_sigma: Tensor, action_dims: Tensor) 
 
 
 def entropy(log_sigma: Tensor, action_dims: Tensor) -> Tensor:
-    """Entropy ``(K,)`` of the Gaussian; it is the same for all samples because sigma does not depend on the state."""
+    """Return the Gaussian's entropy ``(K,)``, which is equal for all samples: sigma does not depend on the state."""
     return (log_sigma.sum(dim=-1) + (0.5 + 0.5 * LOG_2PI) * action_dims).squeeze(1)
 
 
 def policy_kl(
     backend: Backend, mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """KL divergence ``(K,)`` of the new policy from the old, mean over samples; rl_games' ``torch_ext.policy_kl``.
+    """Return the KL divergence ``(K,)`` of the new policy from the old, as rl_games' ``torch_ext.policy_kl``.
 
     Args:
         mu, old_mu: ``(K, N, A)``.
@@ -81,14 +81,14 @@ def policy_kl(
 def rollout_kl(
     backend: Backend, mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """KL divergence ``(K,)`` of the old policy from the new, mean over samples, as in rsl_rl; see ``policy_kl``."""
+    """Return the KL divergence ``(K,)`` of the old policy from the new, as rsl_rl; see ``policy_kl``."""
     distance = backend.mean((old_mu - mu).square_(), keepdim=True)
     kl = torch.log(sigma / old_sigma) + (old_sigma**2 + distance) / (2.0 * sigma**2) - 0.5
     return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
 
 
 def bound_loss(mu: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """Penalty on large mean actions: ``bound`` beyond +-1.1, ``regularisation`` everywhere, else none.
+    """Compute a penalty on large mean actions: ``bound`` beyond +-1.1, ``regularisation`` everywhere, else none.
 
     Returns:
         The loss ``(K, N)``, and its gradient by ``mu`` ``(K, N, A)``.
@@ -100,7 +100,7 @@ def bound_loss(mu: Tensor, kind: str) -> tuple[Tensor, Tensor]:
 
 
 def policy_loss(hp: Hyperparameters, old_neglogp: Tensor, neglogp: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
-    """PPO's clipped surrogate (Schulman et al., 2017), to be minimised; rl_games' ``actor_loss``.
+    """Compute PPO's clipped surrogate (Schulman et al., 2017), to be minimised; rl_games' ``actor_loss``.
 
     Returns:
         The loss ``(K, N)``, and its gradient by ``neglogp`` ``(K, N)``.
@@ -121,7 +121,7 @@ def policy_loss(hp: Hyperparameters, old_neglogp: Tensor, neglogp: Tensor, advan
 
 
 def value_loss(hp: Hyperparameters, old_values: Tensor, values: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared error of the critic, clipped around the old values if enabled; rl_games' ``default_critic_loss``.
+    """Compute the critic's squared error, clipped around old values if enabled; rl_games' ``default_critic_loss``.
 
     Returns:
         The loss ``(K, N)``, and its gradient by ``values`` ``(K, N)``.
@@ -137,7 +137,7 @@ def value_loss(hp: Hyperparameters, old_values: Tensor, values: Tensor, returns:
 
 
 def _weights(hp: Hyperparameters, count: int) -> tuple[Number, Number]:
-    """Return the weights of a sample's value and bound loss; a mean's is 1 / N."""
+    """Return the weights of a sample's value and bound loss, which include the 1 / N of the mean."""
     bounds = 0.0 if hp.bounds_loss_coef is None else hp.bounds_loss_coef
     return 0.5 * hp.critic_coef * (1.0 / count), bounds * (1.0 / count)
 
@@ -148,12 +148,12 @@ def differentiate(
 ) -> Terms:  # fmt: skip
     """Fill in ``output.d_mu`` and ``output.d_value``; set ``batch.mus`` and ``batch.sigmas`` to the present policy.
 
-    With ``schedule_type: rollout`` the latter stay those of the rollout's policy.
+    With ``schedule_type: rollout``, ``batch.mus`` and ``batch.sigmas`` stay those of the rollout's policy.
 
     Gradients are those of the mean over each group's samples, so that groups do not affect each other.
 
     Args:
-        batch: minibatch ``index`` of it counts.
+        batch: the batch, of which minibatch ``index`` is used.
         log_sigma: ``(K, 1, A)``, 0 in padded columns.
         action_dims: ``(K, 1)`` float, each group's number of actions.
         mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
@@ -191,7 +191,7 @@ def differentiate(
     return Terms(kl, backend.mean(surrogate), backend.mean(critic), backend.mean(bounds), d_log_sigma)
 
 
-# the same in two kernels
+# the same as two kernels
 
 
 @jit
@@ -202,7 +202,7 @@ def _samples(
     PPO: tl.constexpr, SMOOTH: tl.constexpr, CLIP_VALUE: tl.constexpr, BOUND: tl.constexpr, KEEP: tl.constexpr,
     SWEPT: tl.constexpr, ROWS: tl.constexpr, ACTIONS: tl.constexpr,
 ):  # fmt: skip
-    # log-probability of the rollout's actions; unless KEEP, the mean replaces that of the last policy
+    # log-probability of the rollout's actions; without KEEP, the new mean replaces the old policy's
     k, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
     if SWEPT:
         low, high, clip = tl.load(low + k), tl.load(high + k), tl.load(clip + k)
@@ -306,7 +306,7 @@ def _totals(
     else:
         kl = tl.log(old / new + 1e-5) + (new * new + moved / num_rows) / (2.0 * (old * old + 1e-5)) - 0.5
     kl = tl.where(columns < tl.load(action_dims + k), kl, 0.0)
-    # in the order of Terms: kl, then the three losses
+    # the order is that of Terms: kl, then the three losses
     d_neglogp = tl.sum(tl.where(each == 3, scalars, 0.0), axis=0)
     tl.store(terms + k, tl.sum(kl, axis=0))
     tl.store(terms + (each + 1) * num_groups + k, scalars / num_rows, mask=each < 3)

@@ -67,7 +67,7 @@ def policy_module(params: Mapping[str, Any], weights: Mapping[str, Tensor]) -> n
         mean, var = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
         limit = math.inf if params["config"].get("empirical_normalization", False) else CLIP
         layers.append(Normalizer(mean.view(width), var.view(width), limit))
-    # in rl_games' weights, activations take the odd numbers
+    # rl_games numbers activations, too: layers have even numbers
     for number, units in enumerate(network["mlp"]["units"]):
         layers.append(_linear(weights, f"{_ACTOR}{2 * number}.", width, units))
         layers.append(_ACTIVATIONS[network["mlp"]["activation"]]())

@@ -13,7 +13,7 @@ from envcoder_bench.trainers.ppo.group_numbers import is_swept, per_group
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.normalizer import Factors
 
-StepIndex = int | Tensor  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
+StepIndex = int | Tensor  # a step of a rollout; (1,) int64 on the device if a captured graph counts by itself
 
 
 @dataclass
@@ -103,11 +103,11 @@ class Batch:
         return slice(index * size, (index + 1) * size)
 
 
-# generalized advantage estimation: torch's form loops over the steps, the kernel has a thread for each environment
+# generalized advantage estimation: torch's form loops over the steps, the kernel has a thread per environment
 
 
 def generalized_advantages(backend: Backend, hp: Hyperparameters, rollout: Rollout, rewards: Tensor) -> Tensor:
-    """Generalized advantage estimation (Schulman et al., 2016), not yet normalized; rl_games' ``discount_values``.
+    """Estimate generalized advantages (Schulman et al., 2016), not yet normalized; rl_games' ``discount_values``.
 
     With V' the next step's value and d its end: delta = r + gamma (1 - d) V' - V; A = delta + gamma tau (1 - d) A'.
 

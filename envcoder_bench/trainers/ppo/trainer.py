@@ -84,11 +84,11 @@ class GroupedPPO(Trainer):
         ]  # fmt: skip
         self._noise = new_noise(self.blocks, self.horizon)
 
-        # on CPU the blocks learn in parallel
+        # a CPU updates blocks in parallel
         self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
         self._buffers = threading.local()  # one buffer for updates per thread
 
-        # what captured graphs read: fixed tensors of observations and the step of the rollout
+        # captured graphs read fixed tensors: observations, and the step of the rollout
         self._seen = torch.zeros(groups, n, greatest[0], device=device)
         self._seen_by_critic = torch.zeros(groups, n, greatest[2], device=device) if greatest[2] else None
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
@@ -96,7 +96,7 @@ class GroupedPPO(Trainer):
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
         self._count_seen = CapturedFunction(self._count, device, self._pool)
-        self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # on CUDA, with their input
+        self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # inputs and policies on CUDA
         # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
         self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
@@ -146,7 +146,7 @@ class GroupedPPO(Trainer):
             draw_noise(self.blocks, self.epoch * self.horizon, self._noise)
             self._device_step.zero_()
         self._look(obs, critic_obs)
-        if self._step > 0 and self._counts:  # the first ones were the last of the rollout before
+        if self._step > 0 and self._counts:  # the last rollout has counted the first observations
             self._count_seen()
         return self._act(self._step) if self._pool is None else self._act_next()
 
@@ -197,7 +197,7 @@ class GroupedPPO(Trainer):
         self._look(last_obs, last_critic_obs)
         if self._counts:
             self._count_seen()
-        # blocks whose groups all failed have no statistics: theirs stay NaN
+        # the statistics of blocks whose groups all failed stay NaN
         active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
         run = map if self._threads is None else self._threads.map
         results = list(run(lambda each: each[1](), active))
@@ -276,8 +276,8 @@ class GroupedPPO(Trainer):
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         learners = [part["learner"] for part in parts]
-        joined = [block.learner.join_states(learners[block.groups]) for block in self.blocks]
-        return {"learners": joined, "epoch": common(parts, "epoch")}
+        states = [block.learner.join_states(learners[block.groups]) for block in self.blocks]
+        return {"learners": states, "epoch": common(parts, "epoch")}
 
 
 class CapturedFunction:
@@ -308,7 +308,7 @@ class CapturedFunction:
             graph = torch.cuda.CUDAGraph()
             with capturing(graph, self._device, self._pool):
                 self._result = self._function()
-            self._graph = graph  # only now: after a failed capture there is no graph to replay
+            self._graph = graph  # after the capture: a failed one leaves nothing to replay
         self._graph.replay()
         return self._result
 
@@ -316,7 +316,7 @@ class CapturedFunction:
 def _cut_blocks(
     backend: Backend, widths: Sequence[Widths], params: Params, num_envs: int, device: torch.device
 ) -> list[slice]:
-    """Divide groups of widths into blocks that learn together."""
+    """Divide groups into blocks that learn together, by their widths."""
     keys: Sequence[object] = [critic_dim > 0 for _, _, critic_dim in widths]
     greatest = widest(widths)
     if backend.fixed_order:

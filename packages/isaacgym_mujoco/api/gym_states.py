@@ -25,7 +25,7 @@ class DofFrame:
 
 @dataclass
 class Forces:
-    """What a force sensor reads."""
+    """The force and torque at a force sensor."""
 
     force: Vec3
     torque: Vec3
@@ -125,7 +125,7 @@ class StateMethods:
         return sum(map(len, sensors)) + sum(len(env.force_sensors) for env in sim.envs)
 
     def get_actor_force_sensor(self, env: Env, actor: int, index: int) -> ForceSensor:
-        before = sum(len(one.asset.sensors) for one in env.actors[:actor])
+        before = sum(len(earlier.asset.sensors) for earlier in env.actors[:actor])
         return ForceSensor(env.sim, env.index * len(env.sim.layout.sensors) + before + index)
 
 

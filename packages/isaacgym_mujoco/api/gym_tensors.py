@@ -15,7 +15,7 @@ class TensorMethods:
     """The tensor interface; shapes and frames are those of ``Engine``."""
 
     def simulate(self, sim: Simulation) -> None:
-        """Advance by ``dt``. Efforts and forces act in this call alone; targets stay."""
+        """Advance by ``dt``. Efforts and forces act only in this call; targets stay."""
         sim.engine.step()
         sim.frame += 1
 
@@ -60,7 +60,7 @@ class TensorMethods:
 def _actor(sim: Simulation, name: str, method: str) -> int:
     names = [actor.name for actor in sim.envs[0].actors]
     if name not in names:
-        raise ValueError(f"{method}: there is no actor {name!r}; there are {', '.join(names)}")
+        raise ValueError(f"{method}: unknown actor {name!r}; there are {', '.join(names)}")
     return names.index(name)
 
 
@@ -70,7 +70,7 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
         raise TypeError(f"{method}: actor indices are int32, got {ids.dtype}")
     rows = ids.reshape(-1)[:count]
     last = sim.engine.num_envs * sim.engine.num_actors
-    # on CUDA the check would wait for the device; the engine ignores indices out of range
+    # the check would wait for a CUDA device; the engine ignores indices out of range
     if rows.device.type != "cpu" or not rows.numel():
         return rows
     numbers = rows.numpy()  # a fraction of the time of torch's operators for few rows

@@ -32,7 +32,7 @@ for _number, _key in enumerate(KEY_NAMES):
     setattr(sys.modules[__name__], _key, _number)
 
 
-_NOTHING = (  # methods for pictures, which there are not
+_NOTHING = (  # methods for pictures, which this package does not draw
     *("set_rigid_body_color", "reset_actor_materials", "set_light_parameters", "viewer_camera_look_at"),
     *("add_lines", "clear_lines", "draw_viewer", "step_graphics", "poll_viewer_events", "sync_frame_time"),
     *("subscribe_viewer_keyboard_event", "subscribe_viewer_mouse_event", "destroy_viewer"),
@@ -96,5 +96,5 @@ _gym = Gym()
 
 
 def acquire_gym(*args: Any) -> Gym:
-    """Return the ``Gym``, of which there is one."""
+    """Return the only ``Gym``."""
     return _gym

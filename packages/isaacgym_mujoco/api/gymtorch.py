@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def wrap_tensor(tensor: Tensor, offsets: object = None, counts: object = None) -> Tensor | None:
-    """Return the tensor itself; None for one without axes, which is acquired of DOFs that are not there."""
+    """Return the tensor itself; None for a tensor without axes, which scenes without DOFs have."""
     if offsets is not None or counts is not None:
         raise NotImplementedError("wrap_tensor: offsets and counts are not supported")
     return tensor if tensor.ndim else None

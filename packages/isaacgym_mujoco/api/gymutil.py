@@ -32,7 +32,7 @@ class WireframeBoxGeometry(LineGeometry):
 
 
 def draw_lines(geometry: LineGeometry, gym: Any, viewer: Any, env: Any, pose: Any) -> None:
-    """Do nothing: there is no viewer."""
+    """Do nothing: this package does not have a viewer."""
 
 
 draw_line = draw_lines
@@ -115,7 +115,7 @@ def parse_arguments(
     args.sim_device_type, args.compute_device_id = parse_device_str(args.sim_device)
     args.physics_engine = SIM_FLEX if args.flex else SIM_PHYSX
     args.use_gpu = args.sim_device_type == "cuda"
-    if not args.use_gpu:  # Isaac Gym's says so, too
+    if not args.use_gpu:  # Isaac Gym does the same
         args.pipeline = "CPU"
     args.use_gpu_pipeline = args.pipeline.lower() != "cpu"
     if no_graphics and args.nographics:

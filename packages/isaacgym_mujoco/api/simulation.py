@@ -37,7 +37,7 @@ class Env:
     origin: Vec3
     actors: list[Actor] = field(default_factory=list)
     attractors: list[AttractorProperties] = field(default_factory=list)
-    force_sensors: list[ForceSensorPlace] = field(default_factory=list)  # in addition to those of the assets
+    force_sensors: list[ForceSensorPlace] = field(default_factory=list)  # besides the assets' sensors
 
     def first(self, parts: str, actor: int) -> int:
         """Return the index in the environment of an actor's first body or DOF, by ``body_names`` or ``dof_names``."""
@@ -162,7 +162,7 @@ class Simulation:
         self._engine = engine = self._make_engine(self._layout, poses)
         if engine.num_dofs:
             engine.set_dof_properties(None, dofs, rows)
-        # other properties are rows of their own only where they differ
+        # other properties become rows of their own only in environments where they differ
         for env in self.envs:
             if [a.target.p for a in env.attractors] != [a.target.p for a in first.attractors]:
                 env.apply_attractors()

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 _log = logging.getLogger("mujoco_batches")
-# what a mesh is of, and its scene; pycollada leaves out a mesh with anything else that is missing or unknown
+# the elements of meshes and scenes; pycollada leaves out a mesh if any other element is missing or unknown
 _LIBRARIES = {"asset", "library_geometries", "library_nodes", "library_visual_scenes", "scene"}
 _MESH = {"source", "vertices", "triangles", "polylist", "polygons"}
 # a few nodes that place each other can stand for any number of meshes
-MOST_NODES, MOST_CORNERS = 10_000, 5_000_000  # of a scene, and of all its triangles
+MOST_NODES, MOST_CORNERS = 10_000, 5_000_000  # most nodes in a scene; most corners of all its triangles
 _NODE = {"node", "instance_geometry", "instance_node", "matrix", "translate", "rotate", "scale", "lookat", "skew"}
 
 
@@ -56,7 +56,7 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _geometry_of(path: Path) -> bytes:
-    """Return a file without what is not of its geometry, such as materials."""
+    """Return a file's geometry, without materials and other parts."""
     root = ET.parse(path).getroot()
     _keep(root, _LIBRARIES)
     for mesh in root.iterfind(".//{*}mesh"):
@@ -81,7 +81,7 @@ def _keep(element: ET.Element, tags: set[str]) -> None:
 
 
 def _size(node: Any, sizes: dict[int, int]) -> int:
-    """Return the number of nodes that a node of a scene stands for; ``sizes`` has those that are known, by id."""
+    """Return the number of nodes that a node of a scene stands for; ``sizes`` keeps the results by id."""
     if id(node) not in sizes:
         sizes[id(node)] = 1 + sum(_size(child, sizes) for child in getattr(node, "children", ()))
     return sizes[id(node)]

@@ -53,7 +53,7 @@ def may_touch(a: ShapeClass, b: ShapeClass) -> bool:
 def masks(actors: Sequence[Sequence[ShapeClass]]) -> list[dict[ShapeClass, tuple[int, int]]]:
     """Return ``(contype, conaffinity)`` of the classes of each actor's shapes.
 
-    Pairs of shapes of one actor have a common bit if and only if they may collide; shapes of two actors have none.
+    Two shapes of one actor have a common bit if and only if they may collide; shapes of two actors never have one.
 
     Raises:
         NotImplementedError: the actors need more than 31 bits.
@@ -140,10 +140,10 @@ def contact_parameters(max_velocity: float) -> dict[str, list[float]]:
     return {"solref": [-stiffness, -damping], "solimp": [_NEAR, _DEEP, _WIDTH * max_velocity, 0.5, 1.0]}
 
 
-_DEFAULT, _TIME = 0.95, 0.02  # MuJoCo's impedance, and its time constant, s
-_NEAR, _DEEP = 0.99, 0.2  # impedance at the surface, and of deep contacts
-_WIDTH = 0.14  # between them, for a bound of 1 m/s, m
-_FREE_VELOCITY = 5.0  # m/s, of a body that is 0.3 m in another one, by MuJoCo's default
+_DEFAULT, _TIME = 0.95, 0.02  # MuJoCo's default impedance and time constant, s
+_NEAR, _DEEP = 0.99, 0.2  # impedance at the surface and of deep contacts
+_WIDTH = 0.14  # m, depth between both impedances for a bound of 1 m/s
+_FREE_VELOCITY = 5.0  # m/s, speed at which MuJoCo's default pushes out a body that is 0.3 m deep in another one
 
 
 def add_pairs(spec: mujoco.MjSpec, names: list[str], pairs: list[tuple[int, int]], max_velocity: float) -> list[str]:

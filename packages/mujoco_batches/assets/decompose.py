@@ -17,7 +17,7 @@ from mujoco_batches.scene.params import AssetOptions
 
 CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
 MAX_VERTICES = 64
-FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a mesh that counts as flat; of the plate in its place, m
+FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a flat mesh; m, thickness of the plate that replaces it
 
 
 def available() -> bool:
@@ -87,17 +87,17 @@ def read(mesh: Path, scale: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
         vertices, triangles = collada.read(mesh)
         return vertices * scale, triangles
     # MuJoCo transforms a mesh to its principal frame; shells need no volume
-    model = _alone(mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL, file=str(mesh), scale=scale)
+    model = _compile_mesh(mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL, file=str(mesh), scale=scale)
     turn = np.empty(9)
     mujoco.mju_quat2Mat(turn, model.mesh_quat[0])
     return model.mesh_vert.astype(np.float64) @ turn.reshape(3, 3).T + model.mesh_pos[0], model.mesh_face
 
 
 def _hull_volume(vertices: np.ndarray) -> float:
-    return float(_alone(mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX, uservert=vertices.ravel()).body_mass[1])
+    return float(_compile_mesh(mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX, uservert=vertices.ravel()).body_mass[1])
 
 
-def _alone(inertia: mujoco.mjtMeshInertia, **source: Any) -> mujoco.MjModel:
+def _compile_mesh(inertia: mujoco.mjtMeshInertia, **source: Any) -> mujoco.MjModel:
     """Return a model of a mesh, from a file or from vertices."""
     spec = mujoco.MjSpec()
     spec.compiler.balanceinertia = True  # that of a plate is at its limit

@@ -78,7 +78,7 @@ def _included(path: Path) -> ET.Element:
     try:
         root = ET.parse(path).getroot()
     except FileNotFoundError as error:
-        raise AssetError(f"{path}: there is no such file") from error
+        raise AssetError(f"{path}: the file does not exist") from error
     except ET.ParseError as error:
         raise AssetError(f"{path}: not XML: {error}") from error
     _include_below(root, path.parent)

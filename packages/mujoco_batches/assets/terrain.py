@@ -7,8 +7,8 @@ import numpy as np
 from mujoco_batches.scene.params import HeightFieldParams, TriangleMeshParams, tell_ignored
 from mujoco_batches.scene.transforms import Transform, pose_object
 
-MAX_NODES = 25_000_000  # of a rasterized mesh: 100 MB
-SPACING = 0.05  # m, of the grid for meshes that are not height fields
+MAX_NODES = 25_000_000  # most nodes of a rasterized mesh: 100 MB
+SPACING = 0.05  # m, spacing of the grid for meshes that are not height fields
 
 
 @dataclass
@@ -85,7 +85,7 @@ def _grid(points: np.ndarray, faces: np.ndarray) -> Grid | None:
     moved by one cell, to make walls vertical: only the heights count.
     """
     reach = faces.max(axis=1) - faces.min(axis=1)
-    for columns in (int(reach.max()) - 1, int(reach.max())):  # for both diagonals
+    for columns in (int(reach.max()) - 1, int(reach.max())):  # one number for each direction of the diagonals
         rows = len(points) // max(columns, 1)
         if min(rows, columns) < 2 or len(points) != rows * columns:
             continue

@@ -49,7 +49,7 @@ class Link:
     name: str
     inertial: Inertial | None
     shapes: list[Shape]
-    joints: list[Joint] = field(default_factory=list)  # to the children, sorted by name
+    joints: list[Joint] = field(default_factory=list)  # joints to the children, sorted by name
 
 
 @dataclass
@@ -196,7 +196,7 @@ def _joint(element: ET.Element, links: dict[str, Link], path: Path) -> Joint:
         raise AssetError(f"{path}: joint {name}: type {kind!r}; use {', '.join(DOF_TYPES)} or fixed")
     for role in ("parent", "child"):
         if _attribute(element, role, "link", path) not in links:
-            raise AssetError(f"{path}: joint {name}: there is no link {_attribute(element, role, 'link', path)}")
+            raise AssetError(f"{path}: joint {name}: unknown link {_attribute(element, role, 'link', path)}")
     child = links[_attribute(element, "child", "link", path)]
     axis, limit, dynamics = element.find("axis"), element.find("limit"), element.find("dynamics")
     direction = np.array([1.0, 0.0, 0.0] if axis is None else _numbers(axis.get("xyz", "1 0 0")))

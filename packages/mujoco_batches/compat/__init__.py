@@ -37,7 +37,7 @@ def difference(owner: Any, functions: Mapping[str, tuple[str, ...]]) -> str:
         function = getattr(owner, name, None)
         if function is None:
             return f"{owner.__name__}.{name} is missing"
-        function = getattr(function, "func", function)  # of Warp's functions
+        function = getattr(function, "func", function)  # the Python function of a Warp function
         parameters = tuple(inspect.signature(function).parameters)
         if parameters[: len(expected)] != expected:
             return f"{owner.__name__}.{name} has the parameters {', '.join(parameters)}"

@@ -67,13 +67,13 @@ def _remove_damaged(folder: Path) -> None:
 
 
 def _note_digests(folder: Path) -> None:
-    """Note the digests of what was written to a folder that Warp renames or moves to the module's own afterwards."""
+    """Note the digests of the objects in a folder, which Warp then renames or moves to the module's folder."""
     suffix = f"_p{os.getpid()}_t{threading.get_ident()}"
-    own = folder.with_name(folder.name.removesuffix(suffix))
+    final_folder = folder.with_name(folder.name.removesuffix(suffix))
     for path in [path for path in folder.iterdir() if path.suffix in _OBJECTS]:
-        for place in {folder, own}:
-            # before the object is there, so that no process finds it without its digest
-            with contextlib.suppress(OSError), open(_beside(place / path.name), "a", encoding="ascii") as file:
+        for target in {folder, final_folder}:
+            # written before the object, so that no process finds an object without its digest
+            with contextlib.suppress(OSError), open(_beside(target / path.name), "a", encoding="ascii") as file:
                 file.write(f"{_digest(path)}\n")
 
 

@@ -25,7 +25,7 @@ except ImportError:
     Module: Any = None
 
 Target = tuple[Any, str, int]  # a module, a device, and a size of blocks
-Targets = dict[Target, None]  # in the order of the launches
+Targets = dict[Target, None]  # targets in the order of their launches
 
 
 def is_as_expected() -> bool:

@@ -39,7 +39,9 @@ class Solvers:
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self._of: dict[Target, list[subprocess.Popen]] = {}
-        self._processes: dict[str, subprocess.Popen] = {}  # by what they compile, which modules may share
+        self._processes: dict[
+            str, subprocess.Popen
+        ] = {}  # processes by the solver that they compile; modules may share one
         self._stopped = False
         try:
             for target in targets:
@@ -88,7 +90,7 @@ def _calls(module: Any, device: str, block_dim: int) -> list[str]:
         raise TypeError(reason)
     calls: dict[str, None] = {}
 
-    # in place of the compiler: record, and return what generates the same code
+    # this function replaces the compiler: it records the call, and its result generates the same code
     def note(*arguments: Any, **more: Any) -> tuple[str, bytes]:
         calls[json.dumps(arguments[: _ARGUMENTS.index("builder")])] = None
         return "solver", b""

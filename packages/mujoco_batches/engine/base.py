@@ -127,9 +127,9 @@ class Engine(ABC):
                 ``(num_envs * num_bodies, 13)``, their ``centres`` of mass and ``contact_forces``, the net ones of the
                 last substep, ``(num_envs * num_bodies, 3)``; the drives' ``dof_forces`` ``(num_envs * num_dofs,)``,
                 ``force_sensors`` ``(num_envs * sensors, 6)``; of one actor, ``jacobian`` ``(num_envs, links, 6, dofs)``
-                and ``mass_matrix`` ``(num_envs, dofs, dofs)``. A fixed root is no link of a Jacobian, and a free one
-                gives it 6 more columns, which come first.
-            actor: of a Jacobian or a mass matrix.
+                and ``mass_matrix`` ``(num_envs, dofs, dofs)``. A Jacobian does not have a fixed root as a
+                link; with a free root it begins with 6 more columns.
+            actor: the actor of a Jacobian or a mass matrix.
         """
         bodies, sensors = self.num_bodies, len(self._layout.sensors)
         rows = {

@@ -46,7 +46,7 @@ class CpuEngine(Engine):
         self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
         self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
         self._accelerations = np.zeros_like(self._sensors)
-        self._wrenches = np.zeros_like(self._sensors)  # of contacts, about the centre of mass; 0 where not needed
+        self._wrenches = np.zeros_like(self._sensors)  # contact wrenches about the centre of mass; 0 where not needed
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -265,10 +265,10 @@ class CpuEngine(Engine):
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
         numbers = self._layout.contact_sensors
         if numbers:
-            force, torque, place = np.split(wrenches.reshape(self.num_envs, len(numbers), 9), 3, axis=2)
+            force, torque, point = np.split(wrenches.reshape(self.num_envs, len(numbers), 9), 3, axis=2)
             centres = self._xipos[:, self._layout.bodies[[self._layout.sensors[k].body for k in numbers]]]
             # MuJoCo reports what the body exerts
-            self._wrenches[:, numbers] = np.concatenate([-force, -torque - cross(place - centres, force)], axis=2)
+            self._wrenches[:, numbers] = np.concatenate([-force, -torque - cross(point - centres, force)], axis=2)
 
     def _read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
@@ -312,7 +312,7 @@ class CpuEngine(Engine):
         xquat, step = self._xquat[:, ids], model.opt.timestep
         rates = np.minimum(self._layout.link_damping, 1.0 / step)
         weight = (1.0 - model.body_gravcomp[ids])[:, None] * properties.gravity[:, None]
-        axes = quat_multiply(xquat.reshape(-1, 4), properties.iquat[:, ids].reshape(-1, 4))  # of inertia
+        axes = quat_multiply(xquat.reshape(-1, 4), properties.iquat[:, ids].reshape(-1, 4))  # principal axes of inertia
         turn = rotation_matrices(axes).reshape(*xquat.shape[:2], 3, 3)
         principal_spin = np.einsum("nbji,nbj->nbi", turn, spin)
         turning = np.einsum("nbij,nbj->nbi", turn, properties.inertia[:, ids] * principal_spin)

@@ -245,7 +245,7 @@ class WarpEngine(Engine):
 
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         with self._on_torch_stream():
-            self._flush()  # of centres of mass, whose velocities are set
+            self._flush()  # centres of mass must be up to date, because their velocities are set
             world = self._kernel_layout, self._kernel_model, self._kernel_data
             self._launch(kernels.write_roots, (self.num_actors,), *world, self._mask(mask), _rows(states, 13))
 

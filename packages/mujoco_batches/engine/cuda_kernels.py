@@ -44,7 +44,7 @@ class Layout:
     sensor_bodies: wp.array[wp.int32]
     sensor_pos: wp.array[wp.vec3]
     sensor_quat: wp.array[wp.vec4]
-    sensor_weights: wp.array[wp.vec2]  # of the net force and of that of the contacts
+    sensor_weights: wp.array[wp.vec2]  # weights of the net force and of the contacts' force
     sensor_in_world: wp.array[wp.bool]
     first_qpos: wp.array2d[wp.float32]
     first_mocap_pos: wp.array2d[wp.vec3]
@@ -158,8 +158,8 @@ def read_roots(layout: Layout, model: Model, data: Data, out: wp.array2d[wp.floa
             angular[i] = data.qvel[world, first + 3 + i]
         for i in range(4):
             quat[i] = data.qpos[world, at + 3 + i]
-        # MuJoCo's angular velocity is in the body's frame, its linear one of the origin; Isaac Gym's is of the centre
-        # of mass
+        # MuJoCo's angular velocity is in the body's frame. Its linear velocity is that of the origin; Isaac Gym's is
+        # that of the centre of mass.
         angular = rotate(quat, angular)
         com = rotate(quat, model.body_ipos[world % model.body_ipos.shape[0], layout.places[actor, ROOT]])
         linear = linear + wp.cross(angular, com)

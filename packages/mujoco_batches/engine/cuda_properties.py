@@ -20,7 +20,7 @@ from mujoco_batches.scene.properties import DOF_PROPERTIES
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
 _TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
-_MASS_FIELDS = frozenset(mujoco.MjModel._setconst_inputs)  # of which the constants are functions
+_MASS_FIELDS = frozenset(mujoco.MjModel._setconst_inputs)  # the constants are functions of these fields
 
 
 class WarpProperties:
@@ -144,7 +144,7 @@ class WarpProperties:
         for owner, values in ((self._model, fields), (self.drives, drive_rows)):
             for name, rows in values.items():
                 self._upload(owner, name, rows, worlds if each else None)
-        # with drives, the unconstrained acceleration needs an iterative solve
+        # drives make the unconstrained acceleration the result of an iterative solve
         self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
 
     def _raise_flag(self, name: str, value: bool) -> None:

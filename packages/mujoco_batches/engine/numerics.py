@@ -109,10 +109,10 @@ def steadying(
 ) -> np.ndarray:
     """Return the joint damping that drives need to move as PhysX's do, ``(num_envs, dofs)``.
 
-    Two things differ. PhysX clamps the force that an implicit spring has at the end of the step, MuJoCo that of its
-    beginning, and to its integrator a clamped actuator is no spring: a firm drive throws a light joint from one
-    velocity limit to the other. And PhysX solves velocity limits together with the contacts; here they are applied
-    after a step, in which the joint has hit what it touches with all the force of its drive.
+    Two things differ. PhysX clamps the force of an implicit spring at the end of the step; MuJoCo clamps it at the
+    beginning, and its integrator does not treat a clamped actuator as a spring. Therefore a firm drive throws a light
+    joint from one velocity limit to the other. And PhysX solves velocity limits together with the contacts; here they
+    are applied after a step, in which the joint has pressed on its contacts with all the force of its drive.
 
     So a drive whose force is beyond its limit now, and within it at the end of the step, gets the damping with which it
     ends as the implicit spring. A position drive that alone would be much faster than its joint's limit gets the

@@ -52,7 +52,7 @@ class Loading:
         try:
             for loaded in as_completed(self._loads):
                 loaded.result()
-                now, done = time.monotonic(), sum(one.done() for one in self._loads)
+                now, done = time.monotonic(), sum(load.done() for load in self._loads)
                 if now >= tell_at and done < len(self._loads):
                     tell_at = now + TELL_EVERY
                     progress = f"{done} of {len(self._loads)} modules done; later starts find them in Warp's cache"

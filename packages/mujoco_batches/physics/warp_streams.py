@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 import warp as wp
 
-_streams: dict[tuple[int, int], wp.Stream] = {}  # by torch's devices and handles; each device's default stream is 0
+_streams: dict[tuple[int, int], wp.Stream] = {}  # keys: torch's device and handle; 0 is a device's default stream
 
 
 def warp_stream(device: torch.device) -> wp.Stream | None:

@@ -58,7 +58,7 @@ class Params:
 
     Attributes:
         FIELDS: the fields of the class.
-        DEFAULTS: the default of each parameter that is no object.
+        DEFAULTS: the default of each parameter that is not an object.
         HONOURED: parameters that have an effect, or are only stored and read.
         MUJOCOS: values without effect that describe what MuJoCo does.
     """
@@ -78,11 +78,11 @@ class Params:
         super().__init_subclass__()
         if hasattr(cls, "__dataclass_fields__"):
             return
-        own = inspect.get_annotations(cls)
-        cls.__annotations__ = {**{name: one.type for name, one in cls.FIELDS.items()}, **own}
-        for name, one in cls.FIELDS.items():
-            if one.default_factory is not dataclasses.MISSING and not hasattr(cls, name):
-                setattr(cls, name, dataclasses.field(default_factory=one.default_factory))
+        class_types = inspect.get_annotations(cls)
+        cls.__annotations__ = {**{name: field.type for name, field in cls.FIELDS.items()}, **class_types}
+        for name, field in cls.FIELDS.items():
+            if field.default_factory is not dataclasses.MISSING and not hasattr(cls, name):
+                setattr(cls, name, dataclasses.field(default_factory=field.default_factory))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -317,11 +317,11 @@ class UsdExportOptions(Params):
 _classes = [SimParams, PhysXParams, FlexParams, *_Surface.__subclasses__(), _Surface, VhacdParams, AssetOptions]
 _classes += [AttractorProperties, ForceSensorProperties, CameraProperties, UsdExportOptions]
 for _class in _classes:
-    _class.FIELDS = {one.name: one for one in dataclasses.fields(_class)}
-    _class.DEFAULTS = {name: one.default for name, one in _class.FIELDS.items()}
+    _class.FIELDS = {field.name: field for field in dataclasses.fields(_class)}
+    _class.DEFAULTS = {name: field.default for name, field in _class.FIELDS.items()}
     for _name, _field in _class.FIELDS.items():
         _field.type = get_type_hints(_class)[_name]
-for _class in _classes:  # others see no dataclass, which Hydra would replace by a config that checks types
+for _class in _classes:  # Hydra would replace a dataclass by a config that checks types
     del _class.__dataclass_fields__
 
 

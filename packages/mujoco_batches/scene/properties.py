@@ -9,8 +9,8 @@ import numpy as np
 
 from mujoco_batches.scene.transforms import Quat, Vec3
 
-MAX_FLOAT = float(np.finfo(np.float32).max)  # what Isaac Gym reports if there is no limit
-DEFAULT_VELOCITY = 100.0  # rad/s or m/s, if the file gives no limit
+MAX_FLOAT = float(np.finfo(np.float32).max)  # Isaac Gym's value for a missing limit
+DEFAULT_VELOCITY = 100.0  # rad/s or m/s, if the file does not give a limit
 
 DOF_PROPERTIES = np.dtype(
     [
@@ -25,7 +25,7 @@ DOF_PROPERTIES = np.dtype(
         ("friction", "f4"),
         ("armature", "f4"),
     ],
-    align=True,  # as in Isaac Gym, so that torch.from_numpy takes a column
+    align=True,  # torch.from_numpy can then take a column, as in Isaac Gym
 )
 
 

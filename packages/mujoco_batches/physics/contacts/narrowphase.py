@@ -26,14 +26,14 @@ from mujoco_batches.physics.contacts.surface import Surface, add_relief
 CAPSULE = wp.constant(int(GeomType.CAPSULE))
 HFIELD = wp.constant(int(GeomType.HFIELD))
 SPHERE = wp.constant(int(GeomType.SPHERE))
-_THREADS = 32  # of a block
-_MOST_BLOCKS = 1 << 14  # of a launch, each of which takes every n-th pair
+_THREADS = 32  # threads of a block
+_MOST_BLOCKS = 1 << 14  # most blocks of a launch with n blocks; each takes every n-th pair
 _PAIRS = ((GeomType.HFIELD, GeomType.SPHERE), (GeomType.HFIELD, GeomType.CAPSULE))
 
 
 @wp.kernel(enable_backward=False)
 def height_field_contacts(
-    # of the model
+    # the model's arrays
     geom_type: wp.array[int],
     geom_condim: wp.array[int],
     geom_dataid: wp.array2d[int],
@@ -61,7 +61,7 @@ def height_field_contacts(
     pair_gap: wp.array2d[float],
     pair_adhesion: wp.array2d[float],
     pair_friction: wp.array2d[vec5],
-    # of the state
+    # the state's arrays
     geom_xpos: wp.array2d[wp.vec3],
     geom_xmat: wp.array2d[wp.mat33],
     blocks: int,

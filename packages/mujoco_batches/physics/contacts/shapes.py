@@ -65,7 +65,7 @@ def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, co
         c = node(s, row + 1, column)
     normal = wp.normalize(wp.cross(b - a, c - a))
     if inside:
-        # in the ground: the face above the point
+        # a point in the ground touches the face above it
         across = (p[0] - a[0]) * s.cell[1] - (p[1] - a[1]) * s.cell[0]
         if (across >= 0.0) == (half == 0):
             nearest_touch.dist = wp.dot(p - a, normal) - radius
@@ -194,7 +194,7 @@ def crossing(
     edge_crossing = Crossing()
     edge_crossing.dist = FAR
     row, column = corner[0], corner[1]
-    # in a valley or a plane the ends are nearer to the ground than the middle
+    # above a valley or a plane, the ends are nearer to the ground than the middle
     if (s.ridges[s.first + row * s.columns + column] & (1 << edge)) == 0:
         return edge_crossing
     a = node(s, row, column)
@@ -241,9 +241,9 @@ def contacts_of_capsule(
             if ends[end] < reach:
                 contacts = with_contact(contacts, ends[end], at_end.normal[0], p)
 
-    # in each half, the deepest edge that the axis passes and that is deeper than the line between the ends
+    # find, in each half of the axis, the deepest edge that it passes and that is deeper than the line between the ends
     edges = 3 * cells_in(rows, columns)
-    first = float(FAR)  # of each half of the axis
+    first = float(FAR)
     second = float(FAR)
     first_edge = int(NONE)
     second_edge = int(NONE)
