@@ -236,8 +236,10 @@ def test_notebook_runs(tmp_path, monkeypatch, capsys):
             text = text.replace("learning_iterations=10", f"learning_iterations=2, overrides={SHORT}")
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             exec(compile(text, file, "exec"), names)
-    page = names["result"]._repr_html_()
-    assert page.startswith("<pre>fitness: ") and 'report.html">report.html</a>' in page
+    result = names["result"]
+    assert result._repr_html_().startswith("<pre>fitness: ") and result._repr_html_().endswith("</pre>")
+    (result.folder / "report.html").touch()
+    assert result._repr_html_().endswith('report.html">report.html</a>')
     assert names["result"].complete and "calm" in capsys.readouterr().out
 
 

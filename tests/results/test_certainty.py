@@ -18,6 +18,7 @@ from certainty_designs import (
     model,
 )
 
+from envcoder_bench.report.certainty import unseen
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected, look_level
@@ -69,6 +70,21 @@ def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():
 
 def test_interval_of_a_fitness_allows_for_rare_failures():
     assert equal_family("rare failures", 3, 3, 60)["covered"] >= 0.93
+
+
+def test_notes_say_what_the_seeds_do_not_show():
+    def notes(candidates, seeds, bounds):
+        rng = np.random.default_rng(0)
+        names = ["human", *(f"c{k}" for k in range(candidates))]
+        return unseen(rank([Result(x, s, "ok", rng.uniform(0.4, 0.6)) for x in names for s in range(seeds)], bounds))
+
+    (few,) = notes(1, 5, RATE)
+    assert few.startswith("5 seeds may not have shown an outcome that up to 45 % of seeds have") and "alike" not in few
+    (many,) = notes(12, 5, RATE)
+    assert "up to 6 %" in many and many.endswith("as far as the candidates are alike in this")
+    (unbounded,) = notes(3, 2, UNBOUNDED)
+    assert "nor whether some candidates' seeds move together; the fitness has no bounds" in unbounded
+    assert notes(3, 1, RATE) == []
 
 
 # small families

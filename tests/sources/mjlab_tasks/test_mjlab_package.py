@@ -735,7 +735,7 @@ def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_p
     world, blocks = driven.task.world, driven.task.blocks
     twist = world.env.command_manager.get_term("twist")  # an action may keep it
     assert isinstance(twist, type(blocks[0].command_manager.get_term("twist")))  # actions check it
-    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1].env))
     driven.actions.copy_(torch.rand(4, 12))
     driven.task.step(torch.empty(0))
     for k, block in enumerate(blocks):
