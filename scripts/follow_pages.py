@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
-_BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"(?P<before>(?:(?!```)[^\n]+\n)*)\n*```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\))([^!\n]*!?).* ok$", re.MULTILINE)
 _BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
@@ -36,8 +36,8 @@ def steps(page: str) -> Iterator[Step]:
     """Yield what a page tells its reader to do, in order."""
     for block in _BLOCK.finditer(page):
         before, language, text = block.group("before", "language", "text")
-        saved = re.search(r"[Ss]ave this as `([^`]+)`", before)
-        if before.startswith("<!-- needs "):
+        saved = re.search(r"[Ss]ave this as\s+`([^`]+)`:\s*$", before)
+        if before.splitlines()[-1:] and before.splitlines()[-1].startswith("<!-- needs "):
             continue
         if language == "bash":
             yield from (Step("run", line) for line in re.sub(r"\\\n\s*", " ", text).splitlines() if line.strip())

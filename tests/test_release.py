@@ -51,7 +51,7 @@ def test_distributions_have_what_pypi_shows_and_agree():
 
 def test_steps_of_a_page():
     page = (
-        "Save this as `mine/a.py`:\n\n```python\nx = 1\n```\n\n```python\nshown = 1\n```\n"
+        "Now save this as\n`mine/a.py`:\n\n```python\nx = 1\n```\n\n```python\nshown = 1\n```\n"
         "\n<!-- needs a robot -->\n```bash\nstand\n```\n\n"
         "```bash\nrun a\\\n    b\nlist\n```\n\n```text\nall\n```\n"
     )

@@ -87,6 +87,20 @@ def test_certainty_has_a_row_for_each_kind_of_run(benchmark):
     assert "| normal, seeds differ | 20 x 3 |" in printed
 
 
+def test_designs_have_a_row_each_with_their_sizes(benchmark, monkeypatch):
+    from measurements import certainty
+
+    for name, small in (
+        ("EQUAL_SIZES", {(1, 2): 1.0, (3, 3): 0.5}), ("DIFFERENT_SIZES", {(3, 2): 1.0}), ("EXTENDED", ("normal",)),
+        ("RECORDED", certainty.RECORDED[:1]),
+    ):  # fmt: skip
+        monkeypatch.setattr(certainty, name, small)
+    made, printed = benchmark("designs", "--runs", 2, more=[])
+    kinds = [row["kind"] for row in made]
+    assert [kinds.count(kind) for kind in dict.fromkeys(kinds)] == [33, 17, 2, 1] and len(made[0]["cells"]) == 2
+    assert "| plateaus, blind | 2 |" in printed and "| ranks-c93dc8b7 | 12 x 3 |" in printed
+
+
 def test_learning_records_points(benchmark, monkeypatch):
     own, left = Session.iterate, iter((0.0, 3.0, 3.0, 4.0))  # the first one compiles, and is taken back
     monkeypatch.setattr(Session, "iterate", lambda session: own(session) * 0 + next(left))

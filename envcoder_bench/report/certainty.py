@@ -3,10 +3,13 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
 from envcoder_bench.results.hacks import HALF_STEP
 from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.statistics import unseen_share
 from envcoder_bench.tasks.base import UNTRAINED
 
 LONGER = "a new run with more --learning_iterations"  # races and searches cannot be extended
@@ -78,13 +81,16 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
     shares = [row.unseen for row in tested if not math.isnan(row.unseen)]
     seeds = counted(min(len(row.seeds) for row in tested), "seed")
     if not shares:
+        groups = ", nor whether some candidates' seeds move together" if seeds == "2 seeds" and len(tested) > 1 else ""
         return [
-            f"{seeds} may not have shown an outcome that some seeds have, such as a seed that does not learn; the"
+            f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn{groups}; the"
             " fitness has no bounds, so nothing here allows for it"
         ]
+    alone = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
+    alike = ", as far as the candidates are alike in this" if max(shares) < alone - 0.001 else ""
     return [
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
-        " does not learn: intervals and marks allow for it"
+        f" does not learn: intervals and marks allow for it{alike}"
     ]
 
 

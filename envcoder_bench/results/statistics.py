@@ -24,7 +24,7 @@ Interval = tuple[float, float, float]  # estimate, low, high
 BySeed = Mapping[int, float]
 
 LEVEL = 0.05  # of tests and intervals
-FIRST_LOOK, SECOND_LOOK = 0.035, 0.012  # of a run's first tests, and after its first extension; then halves
+FIRST_LOOK, SECOND_LOOK = 0.04, 0.008  # of a run's first tests, and after its first extension; then halves
 # posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
 SURE = 0.97
 LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
@@ -749,7 +749,7 @@ def holm(p_values: Sequence[float] | np.ndarray) -> list[float]:
 def look_level(looks: int) -> float:
     """Return the level of the tests at the k-th look at a run: 5 % are spent over all looks.
 
-    A run that is extended until it has a mark is tested several times. The levels of the looks are 3.5 %, 1.2 %, and
+    A run that is extended until it has a mark is tested several times. The levels of the looks are 4 %, 0.8 %, and
     halves of it; as the looks share seeds, any of them errs with a probability of 5 %.
     """
     return FIRST_LOOK if looks <= 1 else SECOND_LOOK * 0.5 ** (looks - 2)

@@ -18,6 +18,7 @@ from certainty_designs import (
     model,
 )
 
+from envcoder_bench.report.certainty import unseen
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected, look_level
@@ -69,6 +70,21 @@ def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():
 
 def test_interval_of_a_fitness_allows_for_rare_failures():
     assert equal_family("rare failures", 3, 3, 60)["covered"] >= 0.93
+
+
+def test_notes_say_what_the_seeds_do_not_show():
+    def notes(candidates, seeds, bounds):
+        rng = np.random.default_rng(0)
+        names = ["human", *(f"c{k}" for k in range(candidates))]
+        return unseen(rank([Result(x, s, "ok", rng.uniform(0.4, 0.6)) for x in names for s in range(seeds)], bounds))
+
+    (few,) = notes(1, 5, RATE)
+    assert few.startswith("5 seeds may not have shown an outcome that up to 45 % of seeds have") and "alike" not in few
+    (many,) = notes(12, 5, RATE)
+    assert "up to 6 %" in many and many.endswith("as far as the candidates are alike in this")
+    (unbounded,) = notes(3, 2, UNBOUNDED)
+    assert "nor whether some candidates' seeds move together; the fitness has no bounds" in unbounded
+    assert notes(3, 1, RATE) == []
 
 
 # small families
@@ -156,9 +172,9 @@ def test_ranking_has_what_to_expect_on_new_seeds():
 def test_levels_of_all_looks_are_five_percent():
     """Independent looks would err this often; those of a run share seeds, see the simulation below."""
     levels = [look_level(k) for k in range(1, 60)]
-    assert levels[:3] == [0.035, 0.012, 0.006] and 0.05 < sum(levels) < 0.06
-    assert corrected([0.03, 0.6], 1) == pytest.approx([2 * 0.03 * 0.05 / 0.035, 0.6 * 0.05 / 0.035])
-    assert corrected([0.01, math.nan], 2)[0] == pytest.approx(0.01 * 0.05 / 0.012)
+    assert levels[:3] == [0.04, 0.008, 0.004] and 0.05 < sum(levels) < 0.06
+    assert corrected([0.03, 0.6], 1) == pytest.approx([2 * 0.03 * 0.05 / 0.04, 0.6 * 0.05 / 0.04])
+    assert corrected([0.01, math.nan], 2)[0] == pytest.approx(0.01 * 0.05 / 0.008)
 
 
 @pytest.mark.slow
@@ -186,7 +202,7 @@ def test_marks_of_a_second_look_are_rarer():
     rows = [Result(name, seed, "ok", x + 0.1 * y) for name, x in (("human", 0.0), ("a", 0.28))
             for seed, y in enumerate((0.0, 1.0, 0.3) if name == "human" else (0.2, 1.1, -0.1))]  # fmt: skip
     p_values = [rank(rows, looks=k)[0].vs_human_p for k in (1, 2, 3)]
-    assert p_values[1] / p_values[0] == pytest.approx(0.035 / 0.012)
+    assert p_values[1] / p_values[0] == pytest.approx(0.04 / 0.008)
     assert p_values[2] / p_values[1] == pytest.approx(2) or p_values[2] == 1.0
 
 

@@ -52,6 +52,7 @@ class World:
         parts: runs the parts of a step.
         dialect, obs_sets, reads_rewards: see ``TermFacts``.
         has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
+        group_size: environments of a group.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
@@ -174,6 +175,7 @@ class World:
         where policies are evaluated, lanes are spread evenly over all levels and stay there.
         """
         terrain, count = self.scene.terrain, int(lanes.max()) + 1
+        self.group_size = count
         self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
         if terrain is None:
             return
@@ -257,9 +259,17 @@ class World:
             yield
 
     def write_first_commands(self, mask: Tensor) -> None:
-        """Write the actuators' commands anew after the resets where ``mask`` is True."""
+        """Write the actuators' commands anew after the resets where ``mask`` is True.
+
+        As in mjlab also in the other environments of a group, for which an actuator may compute another torque. Other
+        groups keep their commands, which sensors of forces read.
+        """
+        ctrl = self.sim.data.ctrl
+        before = ctrl[:].clone()
         with self.drawing("actions/first"), beginning(self.delays, mask):
             self.scene.write_data_to_sim()
+        resets = mask.view(-1, self.group_size).any(dim=1).repeat_interleave(self.group_size)
+        ctrl[:] = torch.where(resets.unsqueeze(1), ctrl[:], before)
 
     def _actuator_delays(self) -> list[ActuatorDelay]:
         """Return the delays of all actuators, each once."""

@@ -165,6 +165,16 @@ def test_alone_as_among_others_with_other_terms_commands_and_events(name):
     assert not torch.equal(more, expected["reward_buf"])
 
 
+def test_a_reset_of_a_neighbour_writes_no_commands_of_a_group():
+    driven = Driven(CARTPOLE, 2, 2)
+    world, ctrl = driven.task.world, driven.task.world.sim.data.ctrl
+    for of_neighbour, written in ((True, [False, False, True, True]), (False, [True, True, False, False])):
+        ctrl[:] = 7.0  # as an actuator whose torque follows from the state computes another one after the step
+        mask = torch.tensor([False, not of_neighbour, of_neighbour, False])
+        world.write_first_commands(mask)
+        assert (ctrl[:, 0] != 7.0).tolist() == written
+
+
 def test_lanes_of_all_groups_share_terrain_curricula_move_them_and_evaluations_are_spread_over_all_levels():
     size = 14
     driven = Driven(ROUGH_GO1, size, 2, patches=[{}, MORE])
@@ -725,7 +735,7 @@ def test_actions_read_the_commands_of_all_candidates_and_a_candidates_code_its_p
     world, blocks = driven.task.world, driven.task.blocks
     twist = world.env.command_manager.get_term("twist")  # an action may keep it
     assert isinstance(twist, type(blocks[0].command_manager.get_term("twist")))  # actions check it
-    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1]))
+    whole, part = (env.action_manager.get_term("joint_pos") for env in (world.env, blocks[1].env))
     driven.actions.copy_(torch.rand(4, 12))
     driven.task.step(torch.empty(0))
     for k, block in enumerate(blocks):
