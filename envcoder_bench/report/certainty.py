@@ -27,6 +27,8 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
     several = one_seed(ranked, folder)
     if pairs is not None and len(measured) > 1 and not several:
         pair = pairs.of(measured[0].candidate, measured[1].candidate)
+        if lines and pair.within_unseen:  # the probability of the best does not allow for outcomes that are unseen
+            lines[0] += ", if other seeds do as these did"
         lines.append(sentence(pair))
         # what to do next: more seeds, or to look why
         why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"

@@ -42,6 +42,7 @@ class Pair:
             0 if it is told already, None if it is unknown or over MOST_SEEDS.
         reason: why there is no interval; empty if there is one.
         extends: whether the run can be extended by seeds.
+        within_unseen: whether outcomes that the seeds have not shown can explain the whole difference; ``p`` is then 1.
     """
 
     first: str
@@ -56,6 +57,7 @@ class Pair:
     seeds_needed: int | None = None
     reason: str = ""
     extends: bool = True
+    within_unseen: bool = False
 
     @property
     def verdict(self) -> str:
@@ -132,6 +134,7 @@ class Pairs:
             0 if corrected < LEVEL else seeds_needed(difference, difference.mean, family.next_level / factor),
             _unknown(difference),
             self._extends,
+            difference.unseen > 0 and abs(difference.mean) <= difference.unseen,
         )
 
 
@@ -200,8 +203,10 @@ def sentence(pair: Pair, decimals: int | None = None) -> str:
     text = f"{verdict}{joint}{fixed(pair.mean, places, '+')}"
     if pair.reason:
         return f"{text}; {pair.reason}"
-    text += f" [{fixed(pair.low, places, '+')}, {fixed(pair.high, places, '+')}], {p_text(pair)}"
-    return f"{text} over {counted(pair.seeds, 'seed')}"
+    text += f" [{fixed(pair.low, places, '+')}, {fixed(pair.high, places, '+')}]"
+    if pair.within_unseen:
+        return f"{text}: {counted(pair.seeds, 'seed')} may not have shown outcomes that explain it"
+    return f"{text}, {p_text(pair)} over {counted(pair.seeds, 'seed')}"
 
 
 def p_text(pair: Pair) -> str:
