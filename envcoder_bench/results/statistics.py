@@ -825,7 +825,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     if min(len(x), len(y)) < 2:
         return row
     pooled = ((len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)) / (len(x) + len(y) - 2)
-    # identical episodes, but for rounding, are no sample of anything
+    # identical episodes, but for rounding, say nothing of a spread
     if pooled <= (1e-9 * max(abs(x.mean()), abs(y.mean()), 1e-12)) ** 2:
         return row
     test: Any = stats.ttest_ind(x, y, equal_var=False)

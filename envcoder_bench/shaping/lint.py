@@ -51,7 +51,7 @@ class Played:
 
 
 def mostly(smaller: np.ndarray, larger: np.ndarray) -> bool:
-    """Return whether ``smaller`` is below ``larger`` in so many episodes that it is no chance."""
+    """Return whether ``smaller`` is below ``larger`` in more episodes than chance explains."""
     count, wins = len(smaller), int((smaller < larger).sum())
     chance = sum(math.comb(count, k) for k in range(wins, count + 1)) / 2.0**count
     return wins >= SHARE * count and chance <= CHANCE
@@ -80,7 +80,7 @@ def still_remarks(
 ) -> list[str]:
     """Return a line for each term, else for the reward, that is largest when the robot stands still.
 
-    That is no fault where the fitter policy, or its own fitter episodes, move less. A penalty on motion is none either,
+    That is intended where the fitter policy, or its own fitter episodes, move less. So is a penalty on motion,
     as long as it does not make the whole reward so.
 
     Args:

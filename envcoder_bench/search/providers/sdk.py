@@ -1,8 +1,8 @@
 """What the SDKs of OpenAI and Anthropic share: clients with limits and retries, keys, addresses and exceptions.
 
 The SDKs retry failed requests with growing waits, as long as servers ask for. What they cannot know is told to them in
-their own terms: a reply that takes too long, is too large or is no JSON becomes a response with an error status and the
-header ``x-should-retry``, which both obey.
+their own terms: a reply that takes too long, is too large or is not JSON becomes a response with an error status and
+the header ``x-should-retry``, which both obey.
 """
 
 import base64

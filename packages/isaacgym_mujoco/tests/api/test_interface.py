@@ -161,7 +161,7 @@ def test_dof_types_are_those_of_the_joints(tmp_path):
 
 
 def test_columns_of_dof_properties_are_tensors_without_a_copy(tmp_path):
-    """Isaac Gym's rows are 10 fields of 4 bytes; torch takes no strides that are no multiple of an element."""
+    """Isaac Gym's rows are 10 fields of 4 bytes; torch refuses strides that are not a multiple of an element."""
     rows = gym.get_asset_dof_properties(load(tmp_path, TREE))
     assert rows.dtype.itemsize == 40 and rows.dtype.fields["lower"][1] == 4
     lower = torch.from_numpy(rows["lower"])

@@ -38,7 +38,8 @@ def test_filter_of_a_shape_replaces_that_of_its_actor(actor, shape, read, touch)
     assert [p.filter for p in gym.get_actor_rigid_shape_properties(scene.envs[0], 1)] == [shape]
     shapes = gym.get_actor_rigid_shape_properties(scene.envs[0], 0)
     shapes[0].friction = 0.3
-    # the filter that was read is no change; in-hand-rotation gives an object the properties of a hand, which are more
+    # writing the filter that was read changes nothing
+    # in-hand-rotation gives an object the properties of a hand, which are more
     for properties in (shapes, [*shapes, *shapes], []):
         gym.set_actor_rigid_shape_properties(scene.envs[0], 0, properties)
         assert [p.friction for p in gym.get_actor_rigid_shape_properties(scene.envs[0], 0)] == [0.3]
