@@ -106,8 +106,8 @@ class WandbLog(ScalarLog):
 
     def _finish(self, row: Result, rank: int | None) -> None:
         run = self._run(row.candidate, row.seed)
-        fields = {key: value for key, value in asdict(row).items() if key not in ("candidate", "seed")}
-        run.summary.update({key: value for key, value in fields.items() if _is_known(value)})
+        fields = {key: value for key, value in asdict(row).items() if key not in ("candidate", "seed", "fault")}
+        run.summary.update({key: value for key, value in {**fields, "error": row.error}.items() if _is_known(value)})
         if rank is not None:
             run.summary.update({"rank": rank})
         run.finish(exit_code=1 if row.failed else 0)

@@ -59,10 +59,11 @@ def test_shipped_functions_are_found_from_any_folder(tmp_path, monkeypatch):
             "--robot spot --terrains stairs --policies search",
             "--policies search: search holds a search, not a run; ",
         ),
-        (
+        pytest.param(
             eval_policies.main,
             "--robot spot --terrains stairs --policies mine=run",
             "run is the folder of a run; give it without mine=",
+            marks=pytest.mark.slow,  # policies are read in a process
         ),
         (eval_shapers.main, "--task Cartpole --output_dir grid", "already holds a grid; give a new folder"),
         (eval_shapers.main, "--task Cartpole --output_dir run", "already holds a run; use --resume, or give a new"),

@@ -25,7 +25,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare_one
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
-ROD = f"{Path(__file__).resolve().parents[1] / 'tasks' / 'isaac_task' / 'pendulum.py'}:Rod"
+ROD = f"{Path(__file__).resolve().parents[1] / 'sources' / 'isaac_task' / 'pendulum.py'}:Rod"
 EPISODES = 12
 CANDIDATES = {
     "plain": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",

@@ -486,8 +486,10 @@ FORGERIES: dict[str, str] = {
     "empty": "{}",
     "two": '{"candidate": {}, "error": {}}',
     "deep": "[" * 50_000,
-    "long_number": '{"error": {"message": "x", "line": ' + "9" * 50_000 + ', "function": ""}}',
-    "no_message": '{"error": {"message": 3, "line": 1, "function": ""}}',
+    "long_number": '{"error": {"message": "x", "kind": "invalid", "remedy": "", "function": "", "line": '
+    + "9" * 50_000
+    + "}}",
+    "no_message": '{"error": {"message": 3, "line": 1, "function": "", "kind": "invalid", "remedy": ""}}',
     "empty_candidate": '{"candidate": {}}',
     "no_functions": '{"candidate": {"functions": {}, "action_dim": 12, "components": []}}',
     "unknown_function": _forged(name="__init__"),

@@ -129,7 +129,7 @@ found["exec"] = result(lambda: os.execv("/bin/true", ["true"]))
 def test_resource_limits_apply():
     found = tried(
         """
-confine.limit_resources(confine._address_space() + (64 << 20), 7)
+confine.limit_resources(confine.address_space() + (64 << 20), 7)
 found["open"] = result(lambda: os.open("/", os.O_RDONLY))
 found["memory"] = result(lambda: len(bytearray(70 << 20)))
 found["some"] = result(lambda: len(bytearray(30 << 20)))

@@ -125,7 +125,7 @@ UNREADABLE = {  # with the message; declared encodings are never used
     "rot13": (b"# coding: rot13\n" + GOOD.encode(), "declares the encoding rot13"),
     "utf_7": (b"# coding: utf-7\n# +AAo-import os\n" + GOOD.encode(), "declares the encoding utf-7"),
     "hex": (b"# coding: hex\n6a6a\n", "declares the encoding hex"),
-    "utf_16": (GOOD.encode("utf-16"), "no UTF-8 text"),
+    "utf_16": (GOOD.encode("utf-16"), "not UTF-8 text"),
     "zeros": (bytes(3_000_000), "100000 characters"),
     "large": (GOOD.encode() + b"# \r" * 1_000_000, "100000 characters"),
     "bad": (b"import os\n" + GOOD.encode(), "may not import os"),

@@ -36,7 +36,7 @@ assert [row.energy for row in ranked][:1] == [32.0], ranked
 write_summary("summary.json", summary(ranked, {{}}, {{}}))
 assert str(read_ranking("summary.json")) == str(ranked)
 page = ranking_values(ranked, {{"a": "a", "b": "b"}}, {{}}, "RUN", None)
-assert ("energy, J", "number", "descending") in page["columns"], page["columns"]
+assert ("energy, J", "number", "descending", "") in page["columns"], page["columns"]
 assert page["rows"][0]["cells"]["energy, J"].text == "32"
 print(render_table(ranked, "meaning"))
 """

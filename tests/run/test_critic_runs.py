@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, COSINE, SETTINGS, run, stopped_at, write_candidates
+from helpers import CARTPOLE_QUICK, COSINE, SETTINGS, results, run, stopped_at, write_candidates
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.export.write import export_policy
@@ -98,8 +98,9 @@ def test_shared_network_fails_the_candidate_that_needs_two(tmp_path):
     files = write_candidates(tmp_path / "files", CANDIDATES)
     words = [word for word in WORDS if word != SEPARATE]
     done = run(tmp_path / "run", *words, "--candidates", *files, "--no_baselines")
-    rows = (done / "results.csv").read_text()
-    assert rows.count("set train.params.network.separate=True") == 2 and "plain" in rows
+    rows = results(done)
+    refused = rows.error.str.contains("set train.params.network.separate=True", regex=False)
+    assert refused.sum() == 2 and not refused["plain"]
 
 
 def test_memory_plan_counts_the_critics_observations():

@@ -65,8 +65,11 @@ def assert_one_larger_run(output, larger, tables=TABLES):
     assert [row["candidate"] for row in ranking[0]] == [row["candidate"] for row in ranking[1]]
     configs = [RunFolder(folder).read()[0] for folder in (output, larger)]
     assert configs[0] == configs[1]
-    # the waves of an extension are counted anew
-    assert [json.loads(text(folder, "summary.json"))["memory"]["waves"] for folder in (output, larger)] == [1, 1]
+
+
+def assert_one_wave(*folders):
+    """Check that an extension by groups counts its waves anew; groups that go on train in a wave of their own."""
+    assert [json.loads(text(folder, "summary.json"))["memory"]["waves"] for folder in folders] == [1] * len(folders)
 
 
 def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, capsys):
@@ -77,6 +80,7 @@ def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, caps
     assert main(["--extend", str(copy), "--candidates", *map(str, files.values())]) == 0
     assert "is extended: candidates breaks_at_once, wide" in capsys.readouterr().err
     assert_one_larger_run(copy, larger)
+    assert_one_wave(copy, larger)
     assert untouched == {path: path.read_bytes() for path in untouched}  # not trained again
 
 
@@ -85,6 +89,7 @@ def test_extension_by_seeds_equals_a_larger_run(copy, files, tmp_path):
     assert main(["--extend", str(copy), "--seeds", "2"]) == 0
     assert main(["--extend", str(copy), "--seeds", "3"]) == 0
     assert_one_larger_run(copy, larger)
+    assert_one_wave(copy, larger)
 
 
 def test_extension_by_iterations_starts_from_the_saved_state(copy, files, tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ def test_episode_without_a_finite_fitness_fails_its_candidate_alone(tmp_path, ba
     for error in rows.loc["wild", "error"]:
         assert (
             error
-            == f"{place}: fitness is {word} in 1 of 3 evaluation episodes: check its logarithms, roots and divisions"
+            == f"{place}: fitness is {word} in 1 of 3 evaluation episodes; check its logarithms, roots and divisions"
         )
     ranked = {row["candidate"]: row for row in json.loads((output / "summary.json").read_text())["ranking"]}
     assert ranked["wild"]["rank"] is None and ranked["wild"]["status"] == "failed" and ranked["still"]["rank"] == 1

@@ -339,7 +339,7 @@ def test_fitness_that_is_not_finite_is_explained(folder, tmp_path, capsys):
     number = next(k for k, text in enumerate(lines, 1) if "def fitness" in text)
     fault = f"{folder / 'task.py'}:{number}: in fitness: fitness is infinite"
     told = capsys.readouterr()
-    assert f"{fault} for pushes in the evaluation at iteration 2: check its logarithms" in told.err
+    assert f"{fault} for pushes in the evaluation at iteration 2; check its logarithms" in told.err
     assert "best 1.000" in told.err and "best inf" not in told.err
     assert (
         re.search(r"failed \(1 of 2 candidates and \d baselines\):\n  pushes\n", told.out)
@@ -347,7 +347,7 @@ def test_fitness_that_is_not_finite_is_explained(folder, tmp_path, capsys):
     )
     assert f"{fault} for pushes" in (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
     rows = {row.candidate: row for row in read_results(tmp_path / "run" / "results.csv")}
-    assert rows["pushes"].error.startswith(f"{fault} in 2 of 2 evaluation episodes: check its logarithms")
+    assert rows["pushes"].error.startswith(f"{fault} in 2 of 2 evaluation episodes; check its logarithms")
     assert rows["pushes"].failed and rows["rests"].fitness == 1.0 and rows["rests"].error == ""
 
 
