@@ -110,8 +110,8 @@ def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
         return []
     return [
         "one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the first place"
-        f" no probability; {more_seeds(3, folder, not any(row.stopped_at for row in ranked))} has two more (a run that"
-        " is tested again after further seeds has stricter tests, so decide on their number now)"
+        f" no probability; {more_seeds(3, folder, not any(row.stopped_at for row in ranked))} has two more. Decide on"
+        " the number of seeds now: each later extension makes the tests stricter"
     ]
 
 
