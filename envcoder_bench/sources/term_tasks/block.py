@@ -25,7 +25,7 @@ from envcoder_bench.sources.term_tasks.patches import changes_terms
 from envcoder_bench.sources.term_tasks.terms import Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 
-Fault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
+ReportFault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
 
 
 class Named:
@@ -170,7 +170,7 @@ class Block:
         size: int,
         configs: Sequence[Any],
         draws: Draws,
-        faults: Fault,
+        faults: ReportFault,
         buffers: Mapping[str, Tensor],
     ) -> None:
         self.world, self.dialect = world, world.dialect
