@@ -57,9 +57,10 @@ class Learner:
         half = settings.mixed_precision
         critic_inputs = torch.cat([own(2, critic or obs), own(1, action)], dim=1).repeat_interleave(2, dim=0)
         shape = critic_shape(settings, critic or obs, action)
-        self.actor = GroupedNetwork(actor_shape(settings, obs, action), own(0, obs), half)
-        self.critic = GroupedNetwork(shape, critic_inputs, half)
-        self.target = GroupedNetwork(shape, critic_inputs, half, grad=False)
+        self.actor = GroupedNetwork(actor_shape(settings, obs, action), own(0, obs), [each[1] for each in widths], half)
+        bins = [settings.num_bins] * len(critic_inputs)
+        self.critic = GroupedNetwork(shape, critic_inputs, bins, half)
+        self.target = GroupedNetwork(shape, critic_inputs, bins, half, grad=False)
         self.actor.initialize(seeds)
         # two critics of a group are neighbours
         self.critic.initialize([2 * seed + k for seed in seeds for k in (0, 1)], member=1)

@@ -62,17 +62,20 @@ class Slab:
 
 
 class GroupedNetwork:
-    """Networks of the same sizes for some groups; inputs beyond a group's own are 0 and have weight 0.
+    """Networks of the same sizes for some groups; inputs and outputs beyond a group's own have weight 0.
 
     Args:
         shape: of the padded network.
-        inputs: each group's ``(padded inputs,)`` bool, whether the column is the group's own.
+        inputs: ``(groups, padded inputs)`` bool, whether a column is the group's own.
+        outputs: own width of each group's heads.
         half: whether hidden layers compute in bfloat16.
         grad: whether it is trained by gradients.
     """
 
-    def __init__(self, shape: NetworkShape, inputs: Tensor, half: bool, grad: bool = True) -> None:
-        self.shape, self.half, self._inputs = shape, half, inputs.float()
+    def __init__(
+        self, shape: NetworkShape, inputs: Tensor, outputs: Sequence[int], half: bool, grad: bool = True
+    ) -> None:
+        self.shape, self.half, self._inputs, self._outputs = shape, half, inputs.float(), list(outputs)
         groups, device = len(inputs), inputs.device
         self.parameters = Slab(groups, shape.parameters, device, grad)
         self.buffers = Slab(groups, shape.buffers, device, grad=False)
@@ -121,27 +124,25 @@ class GroupedNetwork:
         Args:
             member: which of the networks of a seed it is.
         """
-        drawn: dict[tuple[int, int], dict[str, Tensor]] = {}
+        drawn: dict[tuple[int, int, int], dict[str, Tensor]] = {}
         for g, seed in enumerate(seeds):
-            own = int(self._own_width[g].item())
-            if (seed, own) not in drawn:
+            key = seed, int(self._own_width[g].item()), self._outputs[g]
+            if key not in drawn:
                 generator = torch.Generator().manual_seed((seed * 8 + member) % (1 << 63))
-                drawn[seed, own] = {
-                    name: _orthogonal(own if name == "embed" else inputs, outputs, generator)
+                drawn[key] = {
+                    name: _orthogonal(
+                        key[1] if name == "embed" else inputs, key[2] if name in self.shape.heads else outputs, generator
+                    )
                     for name, (inputs, outputs) in self.shape.products.items()
                 }
-            for name, weight in drawn[seed, own].items():
-                rows = self._columns(g) if name == "embed" else slice(None)
-                self.parameters.views[name][g, rows] = weight.to(self.parameters.flat.device)
+            for name, weight in drawn[key].items():
+                self._set_own(name, self.parameters.views[name][g], g, weight)
         for name in self.shape.norms:
             self.parameters.views[f"{name}.scale"].fill_(1.0)
             self.buffers.views[f"{name}.var"].fill_(1.0)
         self.parameters.views["post.scale"].fill_(1.0)
         self.parameters.views["norm.scale"].mul_(self._inputs)
         self.project()
-
-    def _columns(self, group: int) -> Tensor:
-        return self._inputs[group].nonzero().squeeze(1)
 
     @torch.no_grad()
     def project(self) -> None:
@@ -168,27 +169,33 @@ class GroupedNetwork:
 
     def own(self, group: int, slab: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return a group's ``slab`` on the CPU, without padding."""
-        columns = self._columns(group)
-        return {
-            name: (x[group, columns] if self._is_padded(name) else x[group]).detach().cpu().clone()
-            for name, x in slab.items()
-        }
+        return {name: self._own(name, x[group], group).detach().cpu().clone() for name, x in slab.items()}
 
     @torch.no_grad()
     def set_own(self, group: int, slab: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
         """Restore what ``own`` returned. Raises ValueError if it is of other widths."""
-        columns = self._columns(group)
         for name, x in slab.items():
-            rows = x[group, columns] if self._is_padded(name) else x[group]
-            if name not in values or values[name].shape != rows.shape:
+            if name not in values or values[name].shape != self._own(name, x[group], group).shape:
                 raise ValueError(f"the state belongs to a network of other widths: {name}")
-            if self._is_padded(name):
-                x[group, columns] = values[name].to(x.device)
-            else:
-                x[group].copy_(values[name])
+            self._set_own(name, x[group], group, values[name])
 
-    def _is_padded(self, name: str) -> bool:
-        return name == "embed" or name.startswith("norm.")
+    def _own(self, name: str, x: Tensor, group: int) -> Tensor:
+        """Return a group's tensor without padding: inputs are its first dimension, a head's outputs its last."""
+        if name.removesuffix(".bias") in self.shape.heads:
+            return x[..., : self._outputs[group]]
+        return x[self._rows(group)] if name == "embed" or name.startswith("norm.") else x
+
+    def _set_own(self, name: str, x: Tensor, group: int, values: Tensor) -> None:
+        values = values.to(x.device)
+        if name.removesuffix(".bias") in self.shape.heads:
+            x[..., : self._outputs[group]] = values
+        elif name == "embed" or name.startswith("norm."):
+            x[self._rows(group)] = values
+        else:
+            x.copy_(values)
+
+    def _rows(self, group: int) -> Tensor:
+        return self._inputs[group].nonzero().squeeze(1)
 
 
 def _orthogonal(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
