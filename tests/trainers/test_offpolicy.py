@@ -10,6 +10,7 @@ from linear_env import ACTION_DIMS, OBS_DIMS, SEEDS, LinearEnv
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.export.module import ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.trainers.base import train_iteration
@@ -34,12 +35,12 @@ def params(**config):
 class Run:
     """A trainer on some groups of the toy environment."""
 
-    def __init__(self, groups, critic_dims=None, fails_at=None, **config):
+    def __init__(self, groups, critic_dims=None, fails_at=None, device="cpu", **config):
         obs, action, seeds = ([values[g] for g in groups] for values in (OBS_DIMS, ACTION_DIMS, SEEDS))
         critics = [critic_dims[g] for g in groups] if critic_dims else ()
-        self.env = LinearEnv(obs, action, seeds, NUM_ENVS, fails_at or {}, critic_dims=critics)
+        self.env = LinearEnv(obs, action, seeds, NUM_ENVS, fails_at or {}, device, critics)
         more = {"critic_dims": critics} if any(critics) else {}
-        self.trainer = GroupedSAC(self.env.layout, obs, action, seeds, params(**config), torch.device("cpu"), **more)
+        self.trainer = GroupedSAC(self.env.layout, obs, action, seeds, params(**config), torch.device(device), **more)
         self.obs, self.stats = self.env.reset(), {}
 
     def train(self, iterations):
@@ -250,6 +251,25 @@ def test_the_estimate_of_memory_holds_what_a_group_keeps():
 def test_a_wrong_value_is_refused_with_its_key(config, message):
     with pytest.raises(ValueError, match=message):
         GroupedSAC.check(params(**config), NUM_ENVS)
+
+
+@pytest.mark.cuda
+def test_on_cuda_a_group_alone_equals_itself_among_others_in_a_deterministic_run():
+    with settings_kept():
+        use_deterministic_algorithms()
+        among = Run([0, 1, 2, 3, 4], CRITIC_DIMS, device="cuda").train(8).state()["groups"]
+        for group in (0, 3):
+            assert_equal(among[group], Run([group], CRITIC_DIMS, device="cuda").train(8).state()["groups"][0])
+
+
+@pytest.mark.cuda
+def test_cuda_graphs_do_what_the_cpu_does():
+    few = {"matmul_precision": "highest", "learning_rate": 1e-3}
+    on_cpu, on_cuda = Run([0, 1, 2, 3], **few).train(7), Run([0, 1, 2, 3], device="cuda", **few).train(7)
+    assert len(on_cuda.trainer.blocks) == 1 and on_cuda.trainer._update_count == on_cpu.trainer._update_count >= 5
+    for one, two in zip(leaves(on_cpu.state()), leaves(on_cuda.state())):
+        if isinstance(one, torch.Tensor) and one.dtype.is_floating_point:
+            torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.slow
