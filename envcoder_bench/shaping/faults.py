@@ -43,6 +43,8 @@ class BadReturn(Exception):
 class Mutation(Exception):
     """A function changed its input in place; the message says which."""
 
+    REMEDY = "return new tensors, or work on x.clone()"
+
 
 class Exit(Exception):
     """A candidate raised an exception that would end the run, such as GeneratorExit; it is the cause."""
@@ -143,7 +145,8 @@ def from_exception(
         place = function.file, returned_at or return_line(function), function.type
         return CandidateError(f"{error}{when}", *place, "returned")
     if isinstance(error, Mutation):
-        return CandidateError(f"{error}{when}", function.file, function.line, function.type, "changed input")
+        place = function.file, function.line, function.type
+        return CandidateError(f"{error}{when}", *place, "changed input", error.REMEDY)
     if not near:
         remedy = remedy or _numpy_remedy(error) or _argument_remedy(error, function)
     line = line_in(error, function.file) or function.line
