@@ -410,7 +410,7 @@ def test_changed_torch_settings_are_refused():
 
 
 def test_functions_that_set_attributes_of_shared_modules_are_refused():
-    code = "def compute_reward(dof_pos):\n    vars(torch)['cos'] = torch.sin\n    return torch.cos(dof_pos).sum(dim=-1)\n"
+    code = "def compute_reward(dof_pos):\n    vars(torch)['cos'] = torch.sin\n    return dof_pos.sum(dim=-1)\n"
     cos = torch.cos
     assert "changes torch.cos, which all candidates share: remove that statement" in fault(code)
     assert torch.cos is cos

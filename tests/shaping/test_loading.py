@@ -238,7 +238,7 @@ def test_attributes_of_shared_modules_are_restored_after_loading(statement, owne
 
 
 def test_statement_that_would_set_an_attribute_of_a_shared_module_is_named():
-    late = "def compute_reward(dof_pos):\n    if dof_pos[0, 0] > 9:\n        torch.cos = torch.sin\n    return dof_pos[:, 0]\n"
+    late = "def compute_reward(x):\n    if x[0, 0] > 9:\n        torch.cos = torch.sin\n    return x[:, 0]\n"
     assert fault(late) == "mine.py:3: sets torch.cos, which changes it for all candidates: remove it"
     assert fault("import math as m\nm.pi = 3\n").startswith("mine.py:2: sets m.pi, which changes it for all")
     load("class np:\n    x = 1\nnp.x = 2\ndef compute_reward(state): return 1\n")
