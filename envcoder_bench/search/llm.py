@@ -208,7 +208,11 @@ def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -
     begin = one_line(reply.text, EXCERPT)
     if reply.finish == LENGTH:
         where = " inside its code block" if ends_in_block(reply.text) else ""
-        return f"no whole file: the reply was cut off{where}; think less, and write less", reply.error, begin or "(nothing)"
+        return (
+            f"no whole file: the reply was cut off{where}; think less, and write less",
+            reply.error,
+            begin or "(nothing)",
+        )
     if reply.finish != STOP or (reply.error and not reply.text):
         return NO_REPLY, reply.error, ""
     if reply.error:  # it is too long

@@ -5,12 +5,9 @@ import inspect
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
-
-import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches
@@ -32,13 +29,6 @@ LIKE = 0.75  # least likeness of a name to the one that it may be meant for
 
 _UNDEFINED = re.compile(r"undefined value (\w+)")  # a message of TorchScript
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_SETTINGS = {
-    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
-}
 
 
 class BadReturn(Exception):
@@ -223,28 +213,3 @@ def _undefined_name(error: BaseException) -> str:
     script = _UNDEFINED.search(_text(error))
     name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
     return name if isinstance(name, str) else ""
-
-
-@contextmanager
-def shared_settings() -> Iterator[None]:
-    """Restore process-wide settings if the block changes them, and raise ValueError.
-
-    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
-    """
-    filters = warnings.filters[:]
-    before = {name: get() for name, (get, _) in _SETTINGS.items()}
-    changed = []
-    try:
-        yield
-    finally:
-        for name, (get, restore) in _SETTINGS.items():
-            if get() != before[name]:
-                changed.append(name)
-                restore(before[name])  # type: ignore[arg-type]
-        added = [x for x in warnings.filters if x not in filters]
-        if any(x[0] == "error" for x in added):
-            left = [x for x in warnings.filters if x in filters or x[0] != "error"]
-            warnings.resetwarnings()  # forgets what the removed filters have decided
-            warnings.filters[:] = left  # type: ignore[index]
-    if changed:
-        raise ValueError(f"changes {' and '.join(changed)}, which all candidates share: remove that call")

@@ -159,7 +159,11 @@ def not_finite_remedy(call: Callable[[], object], function: CandidateFunction, s
     if not mode.found:
         return ""
     words = set(re.findall(r"\w+", source_of(function)))
-    read = {key: x[mode.row].flatten().tolist() for key, x in state.items() if key in words and x.dim() and len(x) == num_envs}
+    read = {
+        key: x[mode.row].flatten().tolist()
+        for key, x in state.items()
+        if key in words and x.dim() and len(x) == num_envs
+    }
     short = [(key, row) for key, row in read.items() if 0 < len(row) <= MOST_SHOWN][:MOST_SHOWN]
     values = ", ".join(f"{key} is {' '.join(f'{x:.3g}' for x in row)}" for key, row in short)
     return f"{mode.found}{f' where {values}' if values else ''}: guard it, as with torch.clamp"

@@ -312,9 +312,15 @@ def test_result_with_too_many_columns_is_explained_by_the_text(returned, remedy)
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        ("    y = dof_pos[:, 0] - 99\n    return torch.sqrt(y)", "; sqrt of -99.5 in line 3 is nan where dof_pos is -0.5 -0.13 0.24"),
+        (
+            "    y = dof_pos[:, 0] - 99\n    return torch.sqrt(y)",
+            "; sqrt of -99.5 in line 3 is nan where dof_pos is -0.5 -0.13 0.24",
+        ),
         ("    return 1 / (0 * dof_pos[:, 0])", "; division of -0 in line 2 is -inf"),
-        ("    y = 0 * dof_pos[:, 0]\n    return torch.log(y) * progress_buf", "; log of -0 in line 3 is -inf where dof_pos is"),
+        (
+            "    y = 0 * dof_pos[:, 0]\n    return torch.log(y) * progress_buf",
+            "; log of -0 in line 3 is -inf where dof_pos is",
+        ),
     ],
 )
 def test_number_that_is_not_finite_has_its_operation_line_and_state(code, remedy):
@@ -433,10 +439,17 @@ def test_changed_torch_settings_are_refused():
     code = "def compute_reward(dof_pos):\n    torch.set_grad_enabled({})\n    return dof_pos.sum(dim=-1)\n"
     assert fault(code.format(True)) == (
         "mine.py:1: in compute_reward: raised ValueError: changes torch's gradient mode, which all candidates share: "
-        "remove that call"
+        "remove that statement"
     )
     assert torch.is_grad_enabled()
     shaping(code.format(False))
+
+
+def test_functions_that_set_attributes_of_shared_modules_are_refused():
+    code = "def compute_reward(dof_pos):\n    vars(torch)['cos'] = torch.sin\n    return dof_pos.sum(dim=-1)\n"
+    cos = torch.cos
+    assert "changes torch.cos, which all candidates share: remove that statement" in fault(code)
+    assert torch.cos is cos
 
 
 def test_faults_of_the_baseline_report_the_baselines_file():
