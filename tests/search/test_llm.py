@@ -143,7 +143,7 @@ def test_reply_that_ends_in_its_block_is_told_so_if_its_file_fails(tmp_path):
             "it defines calculate_reward: the name must be one of those asked for",
         ),
         (
-            "class Reward:\n    def __init__(self):\n        pass\n\n    def compute_reward(self, x):\n        return x",
+            "class Reward:\n    def f(self):\n        pass\n\n    def compute_reward(self, x):\n        return x",
             "compute_reward is a method of the class Reward: write it at the top level of the file, without self",
         ),
     ],

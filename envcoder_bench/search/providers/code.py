@@ -68,7 +68,7 @@ def ends_in_block(text: str) -> bool:
 
 
 def other_functions(text: str) -> str:
-    """Return what a reply without a candidate defines instead of ``compute_*`` functions, in words; empty if nothing."""
+    """Return what a reply without a candidate defines in place of ``compute_*`` functions, in words."""
     text = _THOUGHTS.sub("", text[:MAX_CHARS])
     method = re.search(r"^class (\w+)(?:(?!^\S).*\n)*?[ \t]+def (compute_\w+)\(", text, re.MULTILINE)
     if method is not None:
