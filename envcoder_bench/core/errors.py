@@ -97,7 +97,11 @@ def near_matches(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
     words = list(words)
     # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
     close = [each for each in words if each.lower() == word.lower()][:1]
-    close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words, cutoff=cutoff)
+    close = (
+        close
+        or [each for each in words if each.endswith(f".{word}")]
+        or difflib.get_close_matches(word, words, cutoff=cutoff)
+    )
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
