@@ -24,8 +24,9 @@ from envcoder_bench.shaping.contract import (
     Fault,
     Shaping,
 )
-from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 

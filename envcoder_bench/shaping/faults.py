@@ -5,13 +5,10 @@ import inspect
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
 from types import CodeType, FrameType
-
-import torch
 
 from envcoder_bench import torch_utils
 from envcoder_bench.core import noise
@@ -27,13 +24,6 @@ _DEVICE = re.compile(
     "no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|be on the same device|invalid device ordinal"
 )
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_SETTINGS = {
-    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
-}
 
 
 class BadReturn(Exception):
@@ -239,28 +229,3 @@ def _argument_remedy(error: BaseException, function: CandidateFunction) -> str:
         "*args is empty and **kwargs has every key of the state: name the parameters, and decorate a function that"
         " wraps another with functools.wraps"
     )
-
-
-@contextmanager
-def shared_settings() -> Iterator[None]:
-    """Restore process-wide settings if the block changes them, and raise ValueError.
-
-    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
-    """
-    filters = warnings.filters[:]
-    before = {name: get() for name, (get, _) in _SETTINGS.items()}
-    changed = []
-    try:
-        yield
-    finally:
-        for name, (get, restore) in _SETTINGS.items():
-            if get() != before[name]:
-                changed.append(name)
-                restore(before[name])  # type: ignore[arg-type]
-        added = [x for x in warnings.filters if x not in filters]
-        if any(x[0] == "error" for x in added):
-            left = [x for x in warnings.filters if x in filters or x[0] != "error"]
-            warnings.resetwarnings()  # forgets what the removed filters have decided
-            warnings.filters[:] = left  # type: ignore[index]
-    if changed:
-        raise ValueError(f"changes {' and '.join(changed)}, which all candidates share: remove that call")

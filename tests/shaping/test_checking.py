@@ -403,10 +403,17 @@ def test_changed_torch_settings_are_refused():
     code = "def compute_reward(dof_pos):\n    torch.set_grad_enabled({})\n    return dof_pos.sum(dim=-1)\n"
     assert fault(code.format(True)) == (
         "mine.py:1: in compute_reward: raised ValueError: changes torch's gradient mode, which all candidates share: "
-        "remove that call"
+        "remove that statement"
     )
     assert torch.is_grad_enabled()
     shaping(code.format(False))
+
+
+def test_functions_that_set_attributes_of_shared_modules_are_refused():
+    code = "def compute_reward(dof_pos):\n    vars(torch)['cos'] = torch.sin\n    return dof_pos.sum(dim=-1)\n"
+    cos = torch.cos
+    assert "changes torch.cos, which all candidates share: remove that statement" in fault(code)
+    assert torch.cos is cos
 
 
 def test_faults_of_the_baseline_report_the_baselines_file():
