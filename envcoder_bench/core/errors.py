@@ -18,7 +18,16 @@ class OneLine:
 
 
 class UserError(OneLine, Exception):
-    """Bad input; the message says what was wrong, where, and what would be right."""
+    """Bad input; the message says what was wrong, where, and what would be right.
+
+    Attributes:
+        advice: what to do, which the text has after the message; empty if the message says it.
+        file: the user's file that is wrong; None if it is not known.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", file: Path | None = None) -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.advice, self.file = advice, file
 
     def __str__(self) -> str:
         return with_addresses(super().__str__())
@@ -62,11 +71,11 @@ def user_input(file: Path | None = None) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UserError(f"{file}: {error}" if file else str(error)) from None
+        raise UserError(f"{file}: {error}" if file else str(error), file=file) from None
     except UserError as error:
         if file is None:
             raise
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{file}: {error}", file=file) from error
 
 
 @contextmanager
