@@ -27,9 +27,10 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, one_line
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.outputs import returned
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 

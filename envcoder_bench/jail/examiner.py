@@ -22,9 +22,10 @@ from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Fault, Shaping, assemble
 from envcoder_bench.shaping.dicts import read_dicts
-from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, from_exception
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot

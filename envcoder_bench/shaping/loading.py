@@ -32,10 +32,11 @@ from envcoder_bench.shaping.contract import (
     CandidateWarning,
     with_patches,
 )
-from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 from envcoder_bench.tasks.spec import Functions, Patches
 
@@ -93,13 +94,15 @@ def load_candidate(
     fault = misleading(source)
     if fault is not None:
         warnings.warn(CandidateWarning(replace(fault, file=file)), stacklevel=2)
-    # execute the module
-    module = _execute(name, source, file, seed, namespace)
-    scan = Scan(tree, helper_names(), sys.modules)
+    scan = Scan(tree, loaded=sys.modules)
     setter = scan.setter()
     if setter is not None:
-        message = f"uses {setter[1]}, which changes torch for all candidates"
-        raise CandidateError(message, file, setter[0], remedy="remove it")
+        line, setting = setter
+        does = f"sets {setting}, which changes it" if "." in setting else f"uses {setting}, which changes torch"
+        raise CandidateError(f"{does} for all candidates", file, line, remedy="remove it")
+    # execute the module
+    module = _execute(name, source, file, seed, namespace)
+    scan.helpers = helper_names()
     # a task's dicts, and the functions that read the results of their terms
     added: Functions = {}
     patches: Patches = {}

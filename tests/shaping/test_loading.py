@@ -1,8 +1,12 @@
+import builtins
 import gc
+import math
 import pickle
+import re
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from shaping_fakes import load
@@ -207,12 +211,37 @@ def test_file_without_a_known_function_is_refused():
 
 
 def test_torch_settings_are_restored_after_loading():
-    code = "torch.set_default_dtype(torch.float64)\ndef compute_reward(state): return 1\n"
+    code = "getattr(torch, 'set_default_' + 'dtype')(torch.float64)\ndef compute_reward(state): return 1\n"
     assert fault(code) == (
-        "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that call "
+        "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that statement "
         "while the file was loaded"
     )
     assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("statement", "owner", "name"),
+    [
+        ("setattr(torch, 'cos', torch.sin)", torch, "cos"),
+        ("vars(math)['pi'] = 3.0", math, "pi"),
+        ("delattr(np, 'sin')", np, "sin"),
+        ("setattr(Tensor, 'cos', Tensor.sin)", torch.Tensor, "cos"),
+        ("import builtins\nvars(builtins)['abs'] = max", builtins, "abs"),
+        ("import torch.nn.functional as F\nsetattr(F, 'relu', F.elu)", torch.nn.functional, "relu"),
+    ],
+)
+def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):
+    before = getattr(owner, name)
+    told = fault(f"{statement}\ndef compute_reward(state): return 1\n")
+    assert re.match(rf"mine\.py: raised ValueError: changes [\w.]+\.{name}, which all candidates share: ", told)
+    assert getattr(owner, name) is before and ("cos" in vars(torch.Tensor)) is False
+
+
+def test_statement_that_would_set_an_attribute_of_a_shared_module_is_named():
+    late = "def compute_reward(x):\n    if x[0, 0] > 9:\n        torch.cos = torch.sin\n    return x[:, 0]\n"
+    assert fault(late) == "mine.py:3: sets torch.cos, which changes it for all candidates; remove it"
+    assert fault("import math as m\nm.pi = 3\n").startswith("mine.py:2: sets m.pi, which changes it for all")
+    load("class np:\n    x = 1\nnp.x = 2\ndef compute_reward(state): return 1\n")
 
 
 def test_load_source_normalizes_bom_and_line_ends(tmp_path):
