@@ -101,7 +101,7 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
         groups = ", nor whether some candidates' seeds move together" if seeds == "2 seeds" and len(tested) > 1 else ""
         return [
             f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn{groups}; the"
-            " fitness has no bounds, so nothing here allows for it"
+            f" fitness has no bounds and the run no row {UNTRAINED}, so nothing here allows for it"
         ]
     alone = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
     alike = ", as far as the candidates are alike in this" if max(shares) < alone - 0.001 else ""

@@ -194,7 +194,9 @@ def fitness_model(
         if (row.candidate == UNTRAINED) == untrained:
             by_candidate.setdefault(row.candidate, []).append(row)
     episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
-    return FitnessModel({name: _whole(rows) for name, rows in by_candidate.items()}, evaluation, bounds, episodes)
+    failed = mean_or_nan([row.fitness for row in results if row.candidate == UNTRAINED and row.measured])
+    by_name = {name: _whole(rows) for name, rows in by_candidate.items()}
+    return FitnessModel(by_name, evaluation, bounds, episodes, NAN if untrained else failed)
 
 
 def _whole(rows: Sequence[Result]) -> dict[int, float]:
