@@ -24,8 +24,9 @@ from envcoder_bench.shaping.contract import (
     Fault,
     Shaping,
 )
-from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns
+from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, noting_returns
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
+from envcoder_bench.shaping.remedies import not_finite_remedy
 from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
@@ -233,7 +234,11 @@ class TrialState:
                     raise Mutation(in_place(key))
             return parse(value)
         except FAULTS as error:
-            raise from_exception(error, function, keys=real, returned_at=returns[0] if returns else None) from error
+            fault = from_exception(error, function, keys=real, returned_at=returns[0] if returns else None)
+            if isinstance(error, BadReturn) and error.not_finite:
+                remedy = not_finite_remedy(call, function, inputs)
+                fault = CandidateError.of(replace(fault.fault, remedy=remedy))
+            raise fault from error
 
     def _check_on_the_cpu(self, function: CandidateFunction) -> None:
         """Call the function on the CPU, which shows faults that CUDA does not show.
