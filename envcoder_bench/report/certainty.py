@@ -168,9 +168,9 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     what = "baseline" if first.baseline else "candidate"
     before = f"{UNTRAINED}, the policy before training, which has {level}"
     if any(row.fitness > untrained.fitness for row in candidates):
-        finding = f"the first {what}, {first.candidate} with {has}, is not above {before}"
+        finding = f"the highest-ranked {what}, {first.candidate} with {has}, is not above {before}"
     else:
-        finding = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
+        finding = f"no {what} is above {before}; the highest-ranked, {first.candidate}, has {has}"
     extend = f"eval-shapers --extend {folder} --learning_iterations N"
     remedy = remedy or (LONGER if any(row.stopped_at for row in ranked) else extend)
     return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
