@@ -1,7 +1,7 @@
 """Modules of Omniverse that do nothing, and know what was asked of them.
 
 Isaac Lab imports hundreds of names of ``omni``, ``carb``, ``pxr`` and ``isaacsim``, mostly for pictures, windows and
-USD. A name that has no effect on the physics is a ``Fake``: it can be called, subclassed, entered and iterated, is false
+USD. A name without effect on the physics is a ``Fake``: it can be called, subclassed, entered, iterated, is false
 and empty, and has any attribute. A fake is never a number, because a quantity of the physics must not come from one.
 """
 
