@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.export.module import ACTIONS, COMMAND, OBS, ExportedPolicy
-from envcoder_bench.trainers.offpolicy.policy import Residual, RMSNorm, Scale
 from envcoder_bench.trainers.offpolicy.network import RMS_NORM_EPS
+from envcoder_bench.trainers.offpolicy.policy import Residual, RMSNorm, Scale
 from envcoder_bench.trainers.ppo.policy import Clip, Normalizer
 
 OPSET, IR_VERSION = 20, 9  # versions from 2023; opset 20 is the first with Gelu

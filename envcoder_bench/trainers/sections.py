@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from envcoder_bench.core.settings import Expected, words_for
+from envcoder_bench.core.settings import Expected, merged, nested, plain, words_for
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -35,3 +35,8 @@ def check_section(section: type[Section], values: Mapping[str, Any], section_key
 def yaml_word(value: object) -> str:
     """Return a value as YAML writes it."""
     return "null" if value is None else str(value)
+
+
+def with_numbers(params: Mapping[str, Any], numbers: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return ``params`` with other values, by their dotted keys."""
+    return plain(merged(params, nested(numbers))) if numbers else params

@@ -76,10 +76,9 @@ def names(critic: bool, linear: str = ".weight") -> dict[str, str]:
 
 def digest(tensors: dict[str, Tensor]) -> dict[str, list[float]]:
     """Three numbers of each tensor: sums with random weights, which see every element and its place."""
+    weights = {k: lambda x, k=k: numbers(1000 + k, len(x), 1).squeeze(1).double() for k in range(3)}
     flat = {name: x.detach().flatten().double() for name, x in tensors.items()}
-    return {
-        name: [float(x @ numbers(1000 + k, len(x), 1).squeeze(1).double()) for k in range(3)] for name, x in flat.items()
-    }
+    return {name: [float(x @ draw(x)) for draw in weights.values()] for name, x in flat.items()}
 
 
 def ours(learner: Learner) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def ours(learner: Learner) -> dict[str, Any]:
 
 
 def make_learner() -> Learner:
-    return Learner([(OBS, ACTION, 0)], (OBS, ACTION, 0), [5], SETTINGS, torch.device("cpu"))
+    return Learner([(OBS, ACTION, 0)], (OBS, ACTION, 0), [5], [SETTINGS], torch.device("cpu"))
 
 
 def main() -> None:

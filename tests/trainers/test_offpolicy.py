@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ CONFIG = {
     "batch_size": 16, "env_steps_per_update": 24, "num_warmup_steps": 36, "replay_buffer_size": 120, "num_bins": 11,
     "horizon_length": 4, "max_epochs": 100, "learning_rate": 1e-2,
 }  # fmt: skip
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CRITIC_DIMS = [3, 0, 2, 0, 5]
 
 
@@ -35,11 +37,11 @@ def params(**config):
 class Run:
     """A trainer on some groups of the toy environment."""
 
-    def __init__(self, groups, critic_dims=None, fails_at=None, device="cpu", **config):
+    def __init__(self, groups, critic_dims=None, fails_at=None, device="cpu", numbers=(), **config):
         obs, action, seeds = ([values[g] for g in groups] for values in (OBS_DIMS, ACTION_DIMS, SEEDS))
         critics = [critic_dims[g] for g in groups] if critic_dims else ()
         self.env = LinearEnv(obs, action, seeds, NUM_ENVS, fails_at or {}, device, critics)
-        more = {"critic_dims": critics} if any(critics) else {}
+        more = {"numbers": numbers, **({"critic_dims": critics} if any(critics) else {})}
         self.trainer = GroupedSAC(self.env.layout, obs, action, seeds, params(**config), torch.device(device), **more)
         self.obs, self.stats = self.env.reset(), {}
 
@@ -92,6 +94,21 @@ def test_groups_in_one_block_equal_groups_in_their_own(monkeypatch):
     for one, two in zip(leaves(apart.state()), leaves(together.state())):
         if isinstance(one, torch.Tensor) and one.dtype.is_floating_point:
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("in_one_block", [False, True])
+def test_groups_with_numbers_of_their_own_learn_as_alone_with_them(in_one_block, monkeypatch):
+    swept = [{}, {"config.learning_rate": 1e-3, "config.alpha_learning_rate": 1e-2}, {"config.init_alpha": 0.3, "config.target_sigma": 0.3}]
+    alone = [Run([0], **{key[7:]: x for key, x in each.items()}).train(6).state()["groups"][0] for each in swept]
+    if in_one_block:
+        monkeypatch.setattr(trainer_module, "cut_equal_blocks", lambda keys, _: [slice(0, len(keys))])
+    among = Run([0, 0, 0], numbers=swept).train(6).state()["groups"]
+    for one, two in zip(leaves(alone), leaves(among)):
+        tolerance = {"rtol": 1e-3, "atol": 1e-4} if in_one_block else {"rtol": 0, "atol": 0}
+        if isinstance(one, torch.Tensor):
+            torch.testing.assert_close(one, two, **tolerance)
+    weights = [each["learner"]["actor.parameters"][0]["0.up"] for each in alone]
+    assert not torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
 def test_a_restored_run_goes_on_bitwise():
@@ -148,7 +165,7 @@ def test_equal_seeds_explore_and_sample_alike_and_repeat_their_noise():
     for each in run.trainer.blocks:
         each.draw_noise(1200, 0)
     steps = block._noise_steps(torch.arange(1200, 1212))[0].tolist()
-    assert all(a == b or b == t for t, (a, b) in enumerate(zip(steps, steps[1:]), start=1201)) and steps[0] == 1200
+    assert all(a == b or b == t for t, (a, b) in enumerate(pairwise(steps), start=1201)) and steps[0] == 1200
     assert 1 < len(set(steps)) < 12 and max(map(steps.count, steps)) <= 3
     drawn = [each._noise[0, ..., :2] for each in run.trainer.blocks]
     assert torch.equal(*drawn)
@@ -254,6 +271,7 @@ def test_a_wrong_value_is_refused_with_its_key(config, message):
 
 
 @pytest.mark.cuda
+@NEEDS_CUDA
 def test_on_cuda_a_group_alone_equals_itself_among_others_in_a_deterministic_run():
     with settings_kept():
         use_deterministic_algorithms()
@@ -263,6 +281,7 @@ def test_on_cuda_a_group_alone_equals_itself_among_others_in_a_deterministic_run
 
 
 @pytest.mark.cuda
+@NEEDS_CUDA
 def test_cuda_graphs_do_what_the_cpu_does():
     few = {"matmul_precision": "highest", "learning_rate": 1e-3}
     on_cpu, on_cuda = Run([0, 1, 2, 3], **few).train(7), Run([0, 1, 2, 3], device="cuda", **few).train(7)

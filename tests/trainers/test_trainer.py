@@ -19,10 +19,10 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import padded_widths
+from envcoder_bench.trainers.blocks import cut_blocks, cut_equal_blocks
 from envcoder_bench.trainers.ppo import architecture, trainer
 from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.blocks import cut_blocks, cut_equal_blocks
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.linear import product
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO

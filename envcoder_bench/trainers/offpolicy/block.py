@@ -25,17 +25,18 @@ class OffPolicyBlock:
 
     Args:
         groups: the groups' slice of the environment's groups.
-        widths, seeds: of these groups.
+        widths, seeds, all_settings: of these groups.
         total_steps: see ``Replay``.
     """
 
     def __init__(
-        self, groups: slice, widths: Sequence[Widths], seeds: Sequence[int], settings: SACSettings, num_envs: int,
-        total_steps: int | None, device: torch.device,
+        self, groups: slice, widths: Sequence[Widths], seeds: Sequence[int],
+        all_settings: Sequence[SACSettings], num_envs: int, total_steps: int | None, device: torch.device,
     ) -> None:  # fmt: skip
-        self.groups, self.settings, self.num_envs, self.device = groups, settings, num_envs, device
+        self.groups, self.num_envs, self.device = groups, num_envs, device
         self.widths, self.padded = list(widths), widest(widths)
-        self.learner = Learner(widths, self.padded, seeds, settings, device)
+        self.learner = Learner(widths, self.padded, seeds, all_settings, device)
+        self.settings = settings = all_settings[0]
         self.replay = Replay(settings, len(seeds), num_envs, self.padded, total_steps, device)
         self.rewards = RewardScale(settings, len(seeds), num_envs, device)
         self.active = True
@@ -75,7 +76,7 @@ class OffPolicyBlock:
         return steps[0] + (ends - repeats).gather(1, run)
 
     def act(self, t: Tensor | int, obs: Tensor, uniform: bool) -> Tensor:
-        """Return actions ``(groups, num_envs, action)`` of the iteration's step ``t`` for observations of all groups."""
+        """Return actions ``(groups, num_envs, action)`` of the iteration's step ``t``, for all groups' observations."""
         numbers = self._noise[:, t] if isinstance(t, int) else self._noise.index_select(1, t).squeeze(1)
         return numbers * self.learner.own_actions if uniform else self.learner.act(self._rows(obs, 0), numbers)
 

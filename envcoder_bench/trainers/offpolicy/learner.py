@@ -40,13 +40,15 @@ class Learner:
     Args:
         widths: widths of each group's observations, actions and, if critics have their own, critic observations.
         seeds: of the first weights.
+        all_settings: of each group; they differ in ``NUMBERS`` alone.
     """
 
     def __init__(
-        self, widths: Sequence[Widths], padded: Widths, seeds: Sequence[int], settings: SACSettings,
+        self, widths: Sequence[Widths], padded: Widths, seeds: Sequence[int], all_settings: Sequence[SACSettings],
         device: torch.device,
     ) -> None:  # fmt: skip
-        self.settings, groups = settings, len(widths)
+        groups = len(widths)
+        self.settings = settings = all_settings[0]
         obs, action, critic = (*padded, 0)[:3]
 
         def own(column: int, padded_width: int) -> Tensor:
@@ -66,13 +68,14 @@ class Learner:
         self.critic.initialize([2 * seed + k for seed in seeds for k in (0, 1)], member=1)
         self.target.copy_(self.critic)
         self.log_alpha = Slab(groups, {"log_alpha": (1,)}, device, grad=True)
-        self.log_alpha.flat.fill_(math.log(settings.init_alpha))
-        self.target_entropy = settings.target_entropy * self.own_actions.sum(dim=(1, 2))
+        self.log_alpha.flat.copy_(torch.tensor([[math.log(s.init_alpha)] for s in all_settings]))
+        entropies = torch.tensor([s.target_entropy for s in all_settings], device=device)
+        self.target_entropy = entropies * self.own_actions.sum(dim=(1, 2))
         self.bins = torch.linspace(-settings.value_limit, settings.value_limit, settings.num_bins, device=device)
         self.optimizers = {
-            "actor": Adam(self.actor.parameters, settings.learning_rate),
-            "critic": Adam(self.critic.parameters, settings.learning_rate),
-            "alpha": Adam(self.log_alpha, settings.alpha_learning_rate),
+            "actor": Adam(self.actor.parameters, [s.learning_rate for s in all_settings]),
+            "critic": Adam(self.critic.parameters, [s.learning_rate for s in all_settings for _ in (0, 1)]),
+            "alpha": Adam(self.log_alpha, [s.alpha_learning_rate for s in all_settings]),
         }
         self.stats = {name: torch.zeros(groups, device=device) for name in STATS}
 
@@ -228,14 +231,20 @@ class Learner:
 class Adam:
     """torch's Adam on a slab, with the gradients of its views.
 
+    Args:
+        rates: of each row of the slab.
+
     Attributes:
         moments: its state by torch's names, in the slab's shape.
     """
 
-    def __init__(self, slab: Slab, rate: float) -> None:
+    def __init__(self, slab: Slab, rates: Sequence[float]) -> None:
         on_cuda, device = slab.flat.device.type == "cuda", slab.flat.device
         # captured graphs read the rate and the step on the device
-        learning_rate = torch.tensor(rate, device=device) if on_cuda else rate
+        learning_rate = torch.tensor(rates[0], device=device) if on_cuda else rates[0]
+        # a step is proportional to the rate
+        ratios = torch.tensor([[rate / rates[0]] for rate in rates], device=device)
+        self._ratios = None if len(set(rates)) == 1 else ratios
         self._slab = slab
         self._adam = torch.optim.Adam([slab.flat], lr=learning_rate, fused=on_cuda or None, capturable=on_cuda)
         shapes = {name: tuple(x.shape[1:]) for name, x in slab.views.items()}
@@ -258,4 +267,7 @@ class Adam:
         gradients = torch.autograd.grad(loss, list(self._slab.views.values()))
         assert self._slab.flat.grad is not None
         torch.cat([x.flatten(1) for x in gradients], dim=1, out=self._slab.flat.grad)
+        before = None if self._ratios is None else self._slab.flat.clone()
         self._adam.step()
+        if before is not None and self._ratios is not None:
+            torch.lerp(before, self._slab.flat, self._ratios, out=self._slab.flat)

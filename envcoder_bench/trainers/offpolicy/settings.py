@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from envcoder_bench.core.settings import Count
-from envcoder_bench.trainers.sections import Positive, Section, Share, Switch, check_section, yaml_word
+from envcoder_bench.trainers.sections import Positive, Section, Share, Switch, check_section
+
+NUMBERS = ("learning_rate", "alpha_learning_rate", "init_alpha", "target_sigma")  # may differ between groups
 
 
 class NetworkSettings(Section):
@@ -69,8 +71,8 @@ class SACSettings(NetworkSettings):
         for key in ("replay_buffer_size", "num_warmup_steps"):
             if getattr(settings, key) < least:
                 raise ValueError(
-                    f"params.config.{key}: {yaml_word(getattr(settings, key))} must be at least {least}, the env-steps of"
-                    f" n_step + 2 = {settings.n_step + 2} control steps of a group's {num_envs} environments"
+                    f"params.config.{key}: {getattr(settings, key)} must be at least {least}, the env-steps of n_step"
+                    f" + 2 = {settings.n_step + 2} control steps of a group's {num_envs} environments"
                 )
         return settings
 

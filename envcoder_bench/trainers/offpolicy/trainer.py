@@ -20,7 +20,8 @@ from envcoder_bench.trainers.blocks import CapturedFunction, cut_equal_blocks, p
 from envcoder_bench.trainers.offpolicy.block import OffPolicyBlock
 from envcoder_bench.trainers.offpolicy.memory import estimate, groups_at_once
 from envcoder_bench.trainers.offpolicy.policy import policy_from_params, policy_module
-from envcoder_bench.trainers.offpolicy.settings import SACSettings, keys
+from envcoder_bench.trainers.offpolicy.settings import NUMBERS, SACSettings, keys
+from envcoder_bench.trainers.sections import with_numbers
 from mujoco_batches.process import usable_cpus
 
 
@@ -49,9 +50,14 @@ class GroupedSAC(Trainer):
         params: Params,
         device: torch.device,
         critic_dims: Sequence[int] = (),
+        numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._layout, self._device = layout, device
-        self._settings = s = SACSettings.from_params(params, layout.envs_per_group)
+        every = [
+            SACSettings.from_params(with_numbers(params, values), layout.envs_per_group)
+            for values in numbers or [{}] * layout.num_groups
+        ]
+        self._settings = s = every[0]
         torch.set_float32_matmul_precision(s.matmul_precision)
         self.horizon = s.horizon_length
         groups, n, on_cpu = layout.num_groups, layout.envs_per_group, device.type == "cpu"
@@ -61,7 +67,7 @@ class GroupedSAC(Trainer):
         total = params["config"].get("max_epochs")
         steps = None if total is None or total < 0 else total * s.horizon_length
         self.blocks = [
-            OffPolicyBlock(members, widths[members], seeds[members], s, n, steps, device)
+            OffPolicyBlock(members, widths[members], seeds[members], every[members], n, steps, device)
             for members in _cut(widths, at_once)
         ]
         self._threads = ThreadPoolExecutor(usable_cpus(), initializer=prepare_worker) if on_cpu else None
@@ -100,6 +106,11 @@ class GroupedSAC(Trainer):
     @classmethod
     def critic_refusal(cls, params: Params) -> str | None:
         return None
+
+    @classmethod
+    def group_numbers(cls, params: Params) -> Mapping[str, float | str]:
+        settings = SACSettings.from_params(params, 1)
+        return {f"config.{name}": float(getattr(settings, name)) for name in NUMBERS}
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:
@@ -262,5 +273,5 @@ class GroupedSAC(Trainer):
 
 
 def _cut(widths: Sequence[Widths], at_once: int) -> list[slice]:
-    """Divide groups into blocks of adjacent ones; groups whose critics have their own observations are by themselves."""
+    """Divide groups into blocks of adjacent ones that all have critic observations, or all do not."""
     return cut_equal_blocks([critic > 0 for _, _, critic in widths], at_once)
