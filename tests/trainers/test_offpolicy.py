@@ -98,7 +98,8 @@ def test_groups_in_one_block_equal_groups_in_their_own(monkeypatch):
 
 @pytest.mark.parametrize("in_one_block", [False, True])
 def test_groups_with_numbers_of_their_own_learn_as_alone_with_them(in_one_block, monkeypatch):
-    swept = [{}, {"config.learning_rate": 1e-3, "config.alpha_learning_rate": 1e-2}, {"config.init_alpha": 0.3, "config.target_sigma": 0.3}]
+    rates, temperatures = ("learning_rate", "alpha_learning_rate"), ("init_alpha", "target_sigma")
+    swept = [{}, *({f"config.{name}": 0.02 * k for name in names} for k, names in enumerate((rates, temperatures), 1))]
     alone = [Run([0], **{key[7:]: x for key, x in each.items()}).train(6).state()["groups"][0] for each in swept]
     if in_one_block:
         monkeypatch.setattr(trainer_module, "cut_equal_blocks", lambda keys, _: [slice(0, len(keys))])

@@ -92,8 +92,9 @@ class OffPolicyBlock:
 
     def begin(self, obs: Tensor, critic_obs: Tensor | None, actions: Tensor) -> None:
         """Write a step's observations of all groups, and these groups' actions."""
-        has_own = critic_obs is not None and len(self.padded) > 2 and self.padded[2] > 0
-        self.replay.begin(self._rows(obs, 0), self._rows(critic_obs, 2) if has_own else None, actions)
+        has_own = len(self.padded) > 2 and self.padded[2] > 0
+        seen = self._rows(critic_obs, 2) if has_own and critic_obs is not None else None
+        self.replay.begin(self._rows(obs, 0), seen, actions)
 
     def finish(self, reward: Tensor, terminated: Tensor, truncated: Tensor) -> None:
         """Write the results of the step, ``(all groups, num_envs)``."""
