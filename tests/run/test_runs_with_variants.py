@@ -1,5 +1,7 @@
 """--terms and --sweep: which variants are made, of which candidates, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 from odd_files import TEXTS
@@ -220,6 +222,43 @@ def test_what_cannot_be_varied_is_refused(cartpole, texts, asked, message):
 def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)
     assert sources == made(cartpole, {"mine": MINE}, terms=True)
+
+
+@pytest.mark.slow
+def test_reward_of_a_variant_is_one_program_called_compiled_and_jailed(cartpole):
+    sources = made(cartpole, {"mine": MINE}, sweep="upright=0.3")[1:]
+    codes = []
+    for settings in ({}, {"compile_shapers": False}, {"untrusted": True}):
+        spec = with_candidates(cartpole.changed(baselines=False, **settings), sources)
+        (group,), _ = prepare(spec)
+        program = group.shaping.functions["reward"].program
+        assert group.shaping.programs.get("reward", program) is program
+        code = write_c(program, dict.fromkeys(program.outputs, "O = {value};"))
+        codes.append((code.statements, code.constants))
+    assert codes[0] == codes[1] == codes[2] and 0.3 in [round(x, 6) for x in codes[0][1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            MINE + "TERM_FACTORS = {'swng': 2.0}\n",
+            ".*:6: in compute_reward: TERM_FACTORS has .swng., .*mean swing",
+        ),
+        (MINE + "TERM_FACTORS = 3\n", "mine.py:11: TERM_FACTORS must be a dict of numbers by the names of terms"),
+        (OBSERVED + "TERM_FACTORS = {'up': 2.0}\n", "mine.py: TERM_FACTORS is for compute_reward, which it does not"),
+    ],
+)
+def test_factors_that_cannot_be_used_are_faults_of_the_file(cartpole, text, message):
+    _, faults = prepare(with_candidates(cartpole, read_candidates("Cartpole", {"mine": text})))
+    assert re.match(message, str(faults["mine"])), faults["mine"]
+
+
+def test_factors_of_a_reward_that_a_run_does_not_take_are_left_out(cartpole):
+    text = MINE + OBSERVED + "TERM_FACTORS = {'swing': 2.0}\n"
+    spec = cartpole.changed(shaper_types=("compute_observation",))
+    groups, faults = prepare(with_candidates(spec, read_candidates("Cartpole", {"mine": text})))
+    assert not faults and all(group.shaping.functions["reward"].program is None for group in groups)
 
 
 def test_copy_of_a_variant_is_a_candidate_like_any_other(cartpole):
