@@ -243,9 +243,9 @@ def test_reward_of_a_variant_is_one_program_called_compiled_and_jailed(cartpole)
     [
         (
             MINE + "TERM_FACTORS = {'swng': 2.0}\n",
-            ".*:6: in compute_reward: TERM_FACTORS has .swng., .*mean swing",
+            "mine.py:5: TERM_FACTORS has 'swng', .*did you mean swing",
         ),
-        (MINE + "TERM_FACTORS = 3\n", "mine.py:11: TERM_FACTORS must be a dict of numbers by the names of terms"),
+        (MINE + "TERM_FACTORS = 3\n", "mine.py:9: TERM_FACTORS must be a dict of numbers by the names of terms"),
         (OBSERVED + "TERM_FACTORS = {'up': 2.0}\n", "mine.py: TERM_FACTORS is for compute_reward, which it does not"),
     ],
 )
