@@ -17,7 +17,7 @@ from envcoder_bench.compile.trace import Memo, trace
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.kinds import KINDS, REWARD, VALUE
-from envcoder_bench.shaping.variants import TERM_FACTORS
+from envcoder_bench.shaping.variants import REWARD_FACTORS
 from envcoder_bench.tasks.contract import TaskSnapshot
 
 _STAGE = KINDS[REWARD].stage
@@ -75,7 +75,7 @@ def scaled(shaping: Shaping, factors: Mapping[str, float], task: TaskSnapshot) -
         if name not in terms.weights:
             hint = near_matches(name, terms.weights)
             why = terms.others.get(name, f"is not a component of its reward{hint}; {terms}")
-            raise CandidateError(f"{TERM_FACTORS} has '{name}', which {why}", function.file, function.line)
+            raise CandidateError(f"{REWARD_FACTORS} has '{name}', which {why}", function.file, function.line)
     program = _with_factors(program, shaping.components, terms, factors)
     call = ProgramCall(KINDS[REWARD], program, KINDS[REWARD].parts(task), shaping.components)
     function = replace(function, call=call, parameters=PARAMETERS, program=program, module=None)

@@ -1,7 +1,7 @@
 """Variants of a candidate, made from its text: with other weights of its reward terms or other constants, or without
 one of its functions.
 
-The text of the file stays as it is; ``TERM_FACTORS = {...}`` or a ``del`` follows it. Factors are constants of the
+The text of the file stays as it is; ``REWARD_FACTORS = {...}`` or a ``del`` follows it. Factors are constants of the
 recorded reward, so that all variants share one kernel (``compile/terms.py``). A run notes in a file what its variants
 are.
 """
@@ -24,7 +24,7 @@ from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS
 from envcoder_bench.shaping.scan import parse
-from envcoder_bench.shaping.source import ACTION_DIM, TERM_FACTORS, Source, UnsupportedCode, bound, loaded, unused
+from envcoder_bench.shaping.source import ACTION_DIM, REWARD_FACTORS, Source, UnsupportedCode, bound, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
@@ -146,7 +146,7 @@ def with_factors(text: str, factors: Mapping[str, float]) -> str:
     before = term_factors(text)
     product = {**before, **{name: before.get(name, 1.0) * float(x) for name, x in factors.items()}}
     items = ", ".join(f"{name!r}: {x!r}" for name, x in product.items())
-    return f"{text.rstrip()}\n\n{TERM_FACTORS} = {{{items}}}\n"
+    return f"{text.rstrip()}\n\n{REWARD_FACTORS} = {{{items}}}\n"
 
 
 def term_factors(text: str, file: str = "") -> dict[str, float]:
@@ -154,10 +154,10 @@ def term_factors(text: str, file: str = "") -> dict[str, float]:
 
     Raises CandidateError if they are not written out as a dict of finite numbers by name.
     """
-    if TERM_FACTORS not in text:
+    if REWARD_FACTORS not in text:
         return {}
     try:
-        statements = [statement for statement in parse(text).body if TERM_FACTORS in bound(statement)]
+        statements = [statement for statement in parse(text).body if REWARD_FACTORS in bound(statement)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # its check says why
         return {}
     if not statements:
@@ -168,7 +168,7 @@ def term_factors(text: str, file: str = "") -> dict[str, float]:
     except (ValueError, SyntaxError, TypeError):
         factors = None
     if not isinstance(factors, dict) or not all(isinstance(k, str) and _is_factor(x) for k, x in factors.items()):
-        message = f"{TERM_FACTORS} must be a dict of numbers by the names of terms, e.g. {{'effort': 0.5}}"
+        message = f"{REWARD_FACTORS} must be a dict of numbers by the names of terms, e.g. {{'effort': 0.5}}"
         raise CandidateError(message, file, statement.lineno)
     return {name: float(x) for name, x in factors.items()}
 

@@ -132,7 +132,7 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
         "mine", "mine.swing=0+upright=1", "mine.swing=0+upright=2", "mine.swing=0.1+upright=2",
         "mine.swing=1+upright=1", "mine.swing=1+upright=2",
     ]  # fmt: skip
-    assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "TERM_FACTORS" not in sources[0].source
+    assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "REWARD_FACTORS" not in sources[0].source
     variant = sources[3].variant
     assert variant.values == {"swing": 0.1, "upright": 2.0} and variant.usual == {"swing": 0.1, "upright": 1.0}
     assert not prepare(with_candidates(cartpole, sources))[1]
@@ -242,11 +242,14 @@ def test_reward_of_a_variant_is_one_program_called_compiled_and_jailed(cartpole)
     ("text", "message"),
     [
         (
-            MINE + "TERM_FACTORS = {'swng': 2.0}\n",
-            "mine.py:5: TERM_FACTORS has 'swng', .*did you mean swing",
+            MINE + "REWARD_FACTORS = {'swng': 2.0}\n",
+            "mine.py:5: REWARD_FACTORS has 'swng', .*did you mean swing",
         ),
-        (MINE + "TERM_FACTORS = 3\n", "mine.py:9: TERM_FACTORS must be a dict of numbers by the names of terms"),
-        (OBSERVED + "TERM_FACTORS = {'up': 2.0}\n", "mine.py: TERM_FACTORS is for compute_reward, which it does not"),
+        (MINE + "REWARD_FACTORS = 3\n", "mine.py:9: REWARD_FACTORS must be a dict of numbers by the names of terms"),
+        (
+            OBSERVED + "REWARD_FACTORS = {'up': 2.0}\n",
+            "mine.py: REWARD_FACTORS is for compute_reward, which",
+        ),
     ],
 )
 def test_factors_that_cannot_be_used_are_faults_of_the_file(cartpole, text, message):
@@ -255,7 +258,7 @@ def test_factors_that_cannot_be_used_are_faults_of_the_file(cartpole, text, mess
 
 
 def test_factors_of_a_reward_that_a_run_does_not_take_are_left_out(cartpole):
-    text = MINE + OBSERVED + "TERM_FACTORS = {'swing': 2.0}\n"
+    text = MINE + OBSERVED + "REWARD_FACTORS = {'swing': 2.0}\n"
     spec = cartpole.changed(shaper_types=("compute_observation",))
     groups, faults = prepare(with_candidates(spec, read_candidates("Cartpole", {"mine": text})))
     assert not faults and all(group.shaping.functions["reward"].program is None for group in groups)

@@ -45,18 +45,18 @@ def test_factors_follow_the_text_of_the_file_and_are_read_from_it():
     text = with_factors(FILE, {"x": 0.5, "power": 2})
     assert text.startswith(FILE.rstrip()) and term_factors(text) == {"x": 0.5, "power": 2.0}
     assert term_factors(with_factors(text, {"x": 0.5})) == {"x": 0.25, "power": 2.0}, "a variant of a variant"
-    assert term_factors(FILE) == {} == term_factors(f"{FILE}# TERM_FACTORS\n") == term_factors("TERM_FACTORS =")
+    assert term_factors(FILE) == {} == term_factors(f"{FILE}# REWARD_FACTORS\n") == term_factors("REWARD_FACTORS =")
     assert without_function(FILE, ["compute_reward"]).startswith(FILE.rstrip())
 
 
 def test_factors_of_deeply_nested_code_are_read():
-    assert term_factors(f"{FILE}x = {'+'.join(['1'] * 400)}\nTERM_FACTORS = {{'x': 0}}\n") == {"x": 0.0}
+    assert term_factors(f"{FILE}x = {'+'.join(['1'] * 400)}\nREWARD_FACTORS = {{'x': 0}}\n") == {"x": 0.0}
 
 
 @pytest.mark.parametrize("value", ["3", "{1: 2.0}", "{'x': '2'}", "{'x': True}", "{'x': 1e400}", "dict(x=1.0)", "X"])
 def test_factors_that_are_not_numbers_by_name_are_refused(value):
-    with pytest.raises(CandidateError, match=r"c\.py:5: TERM_FACTORS must be a dict of numbers by the names of terms"):
-        term_factors(f"{FILE}TERM_FACTORS = {value}\n", "c.py")
+    with pytest.raises(CandidateError, match=r"c\.py:5: REWARD_FACTORS must be a dict of numbers by"):
+        term_factors(f"{FILE}REWARD_FACTORS = {value}\n", "c.py")
 
 
 def test_function_that_is_left_out_is_not_defined():

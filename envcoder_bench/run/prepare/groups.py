@@ -37,7 +37,7 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError, Candidate
 from envcoder_bench.shaping.dicts import with_dicts
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
-from envcoder_bench.shaping.source import TERM_FACTORS
+from envcoder_bench.shaping.source import REWARD_FACTORS
 from envcoder_bench.shaping.variants import term_factors
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
@@ -175,7 +175,7 @@ def _with_factors(source: CandidateSource, shaping: Shaping, context: PrepareCon
     if factors and shaping.stages["reward"].file == source.file:
         return scaled(shaping, factors, context.task)
     if factors and (types is None or kinds.REWARD in types):
-        raise CandidateError(f"{TERM_FACTORS} is for {kinds.REWARD}, which it does not define", source.file)
+        raise CandidateError(f"{REWARD_FACTORS} is for {kinds.REWARD}, which it does not define", source.file)
     return shaping
 
 
