@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import MAX_NAME
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, REWARD
 from envcoder_bench.shaping.scan import parse
 from envcoder_bench.shaping.source import ACTION_DIM, REWARD_FACTORS, Source, UnsupportedCode, bound, loaded, unused
 
@@ -157,10 +157,10 @@ def term_factors(text: str, file: str = "") -> dict[str, float]:
     if REWARD_FACTORS not in text:
         return {}
     try:
-        statements = [statement for statement in parse(text).body if REWARD_FACTORS in bound(statement)]
+        statements = [statement for statement in parse(text).body if REWARD_FACTORS in _names(statement)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # its check says why
         return {}
-    if not statements:
+    if not statements or isinstance(statements[-1], ast.Delete):
         return {}
     statement = statements[-1]
     try:
@@ -173,6 +173,12 @@ def term_factors(text: str, file: str = "") -> dict[str, float]:
     return {name: float(x) for name, x in factors.items()}
 
 
+def _names(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement binds or deletes."""
+    deleted = statement.targets if isinstance(statement, ast.Delete) else ()
+    return [*bound(statement), *(x.id for x in deleted if isinstance(x, ast.Name))]
+
+
 def _is_factor(value: object) -> bool:
     return type(value) in (int, float) and abs(value) <= MAX_FACTOR  # type: ignore[arg-type]
 
@@ -182,6 +188,8 @@ def without_function(text: str, functions: Iterable[str]) -> str:
     names, source = [*functions], _parsed(text)
     if any(name in ACTION_TYPES for name in names) and ACTION_DIM in source.definitions:
         names.append(ACTION_DIM)
+    if REWARD in names and REWARD_FACTORS in source.definitions:
+        names.append(REWARD_FACTORS)
     called = [name for name in names if name in loaded(source)]
     if called:  # the others call it: it stays, under another name
         used = set(re.findall(r"\w+", text))
