@@ -52,7 +52,8 @@ class Effect:
         reached: number of seeds that have it.
         slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above; with
             seeds that never have it, slower_high is infinite.
-        share: the share of the term in the original's reward at the end of the training, by mean sizes.
+        share: the share of the term in the original's reward at the end of the training, by mean sizes; NaN if the
+            weight of one term is not one number.
         status: of the variant, where it has no fitness that can be compared; else empty.
     """
 
@@ -288,7 +289,9 @@ def _reached(
 
 def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Point]) -> dict[str, float]:
     """Return each term's share of the original's reward at its last evaluation, by mean sizes over the seeds."""
-    weights = {variant.term: variant.weight for variant in variants.values() if variant.term and variant.weight}
+    weights = {variant.term: variant.weight for variant in variants.values() if variant.term}
+    if not all(weights.values()):  # what a term adds is not known
+        return {}
     last: dict[int, Point] = {}
     for point in points:
         if point.candidate == original and point.components:
