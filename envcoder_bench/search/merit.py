@@ -26,9 +26,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 SHARES = np.append((np.arange(12) + 0.5) / 12, (0.99, 0.999)), np.array([0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.995, 0.9995])
 NO_SHARE = 0.001  # of candidates that are equal, whose prior weight is EQUAL
 EQUAL = 0.5
-SURE = (
-    0.98  # posterior probability of intervals that hold 95 %: the variances are estimated, and the best are looked at
-)
+SURE = 0.98  # posterior probability of intervals that hold 95 %, as variances are estimated and the best looked at
 HALVINGS = 50  # of an interval around a quantile
 DIGITS = 9  # of a score: rounding must not decide between equals
 ONE_SEED = "no candidate has two seeds, which would say how much seeds differ"
