@@ -83,6 +83,7 @@ CONFIGS = {
     "cfg/auto_shape.yaml": "A search: `auto-shape`",
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
     "cfg/train/PPO.yaml": "PPO",
+    "cfg/train/FlashSAC.yaml": "FlashSAC",
 }
 MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings, GridSettings)}
 CONFIG_HEADER = f"""\
