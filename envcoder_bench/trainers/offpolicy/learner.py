@@ -77,7 +77,7 @@ class Learner:
             "critic": Adam(self.critic.parameters, [s.learning_rate for s in all_settings for _ in (0, 1)]),
             "alpha": Adam(self.log_alpha, [s.alpha_learning_rate for s in all_settings]),
         }
-        self.stats = {name: torch.zeros(groups, device=device) for name in STATS}
+        self.stats = {name: torch.full((groups,), math.nan, device=device) for name in STATS}  # of the last updates
 
     @property
     def temperature(self) -> Tensor:
@@ -207,6 +207,7 @@ class Learner:
                 else network.own(k, views)
                 for k in members
             ]
+        state["stats"] = {name: x[group].cpu().clone() for name, x in self.stats.items()}
         state["steps"] = {name: optimizer.steps for name, optimizer in self.optimizers.items()}
         return state
 
@@ -220,6 +221,8 @@ class Learner:
                         x[k].copy_(values[key])
                 else:
                     network.set_own(k, views, values)
+        for name, x in self.stats.items():
+            x[group].copy_(state["stats"][name])
         for name, optimizer in self.optimizers.items():
             optimizer.steps = state["steps"][name]
 
