@@ -37,7 +37,8 @@ def test_system_prompt_has_task_state_and_baseline(task):
     assert "Be quick" in text and "meaning" in text
     for key, field in task_contract(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields.items():
         assert f"`{key}`" in text and field.meaning in text
-    assert inlined(find_spec(task).baseline_path("human").read_text()).strip() in text
+    source = inlined(find_spec(task).baseline_path("human").read_text())
+    assert source[source.index("\ndef ") :].strip() in text and "\nSource: " not in text
 
 
 @pytest.mark.parametrize("asked", [[kind] for kind in SHAPER_TYPES] + [["compute_reward", "compute_terminal"]])

@@ -223,7 +223,8 @@ _COURSE = ("fitness", "active")
 def _row(values: Sequence[float], digits: int = 3) -> str:
     """Return numbers as ``.36 1.2 -.05``; unknown ones are ``?``."""
     texts = [f"{x:.{digits}g}" if abs(x) >= 10 or digits < 3 else f"{x:.2f}" for x in values]
-    return " ".join("?" if text == "nan" else re.sub(r"^(-?)0\.", r"\1.", text) for text in texts)
+    short = {"nan": "?", "0.00": "0", "-0.00": "0", "1.00": "1"}
+    return " ".join(short.get(text, re.sub(r"^(-?)0\.", r"\1.", text)) for text in texts)
 
 
 def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:

@@ -55,6 +55,7 @@ _NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not 
     "scale_transform", "unscale_transform", "saturate",
 )  # fmt: skip
 _OF_ROTATIONS = re.compile(r"quat|euler|heading|exp_map|matrix|slerp|angle_axis|compute_rot|tf_|world_space")
+_ORIGIN = re.compile(r"\n\nSource: .*?\"\"\"", re.DOTALL)  # where a baseline's formulas are from
 _DRAWING = (OBSERVATION, CRITIC_OBSERVATION, INITIAL_STATE, GOAL)  # functions that usually draw random numbers
 
 
@@ -230,9 +231,8 @@ def system_prompt(
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = inlined(
-            spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")
-        ).strip()
+        source = inlined(spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")).strip()
+        baseline_values["baseline_source"] = _ORIGIN.sub('"""', source, count=1)
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise
