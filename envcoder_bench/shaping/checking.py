@@ -275,7 +275,7 @@ def _unchanged(x: Tensor, before: Tensor) -> bool:
 
 def in_place(key: str) -> str:
     """Return the message for a function that changed a tensor of the state."""
-    return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
+    return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do)"
 
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
@@ -283,8 +283,8 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     function = next((each for each in shaping.functions.values() if KINDS[each.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
-            message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
-            raise CandidateError(message, shaping.file)
+            message, remedy = f"{task.name} has no position drives of its own", f"define {' or '.join(ACTION_TYPES)}"
+            raise CandidateError(message, shaping.file, remedy=remedy)
         return task.default_action_dim
     if function.action_dim is not None:
         _try_width(function, function.action_dim, trial, task)

@@ -47,6 +47,8 @@ class BadReturn(Exception):
 class Mutation(Exception):
     """A function changed its input in place; the message says which."""
 
+    REMEDY = "return new tensors, or work on x.clone()"
+
 
 class Exit(Exception):
     """A candidate raised an exception that would end the run, such as GeneratorExit; it is the cause."""
@@ -148,7 +150,8 @@ def from_exception(
         place = function.file, returned_at or return_line(function), function.type
         return CandidateError(f"{error}{when}", *place, "returned", column_remedy(error.got, error.want, function))
     if isinstance(error, Mutation):
-        return CandidateError(f"{error}{when}", function.file, function.line, function.type, "changed input")
+        place = function.file, function.line, function.type
+        return CandidateError(f"{error}{when}", *place, "changed input", error.REMEDY)
     if not near:
         remedy = remedy or numpy_remedy(error, _text(error), _in_numpy(error)) or argument_remedy(error, function)
     line = line_in(error, function.file) or function.line

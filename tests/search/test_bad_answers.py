@@ -41,7 +41,7 @@ TOLD = {  # what the messages must say, of those that a message mends
     "r1_20": "parameter 'reset_buf' is not a key of the state",
     "r1_21": "define it in this file, which must be whole",
     "r1_24": "returned shape (4, 1); it must be (4, 2)",
-    "r1_25": "defines both compute_torque and compute_dof_target: keep one",
+    "r1_25": "defines both compute_torque and compute_dof_target; keep one",
     "r1_26": "may not import os",
     "r1_27": "the observation is a tensor (4, k)",
 }

@@ -54,7 +54,8 @@ def test_samples_of_a_round_differ_in_their_starting_point_alone(tmp_path):
     assert {p.parents for p in proposals} == {()}  # no docstring names one
     assert [p.origin for p in proposals] == ["m, sample 0", "m, sample 1", "m, sample 2"]
     assert {(r.system, r.temperature, r.max_output_tokens) for r in model.requests} == {("the system", 0.7, 77)}
-    texts = [r.messages[0].text.split("Your starting point is ") for r in sorted(model.requests, key=lambda r: r.sample)]
+    requests = sorted(model.requests, key=lambda r: r.sample)
+    texts = [r.messages[0].text.split("Your starting point is ") for r in requests]
     assert len({shared for shared, _ in texts}) == 1
     assert texts[0][1].startswith(f"{archive.best().name}, the best so far")
     assert texts[1][1].startswith(f"{fastest(archive).name}, which learns fastest")

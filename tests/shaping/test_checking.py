@@ -178,7 +178,7 @@ def test_effort_follows_the_action_function_or_default_drives():
     assert shaping("ACTION_DIM = 3\ndef compute_torque(action): return action\n").effort
     assert not shaping("ACTION_DIM = 3\ndef compute_dof_target(action): return action\n").effort
     assert fault("def compute_reward(dof_pos): return dof_pos[:, 0]\n", task=FakeTask(4, default_action_dim=None)) == (
-        "mine.py: Fake has no position drives of its own: define compute_torque or compute_dof_target"
+        "mine.py: Fake has no position drives of its own; define compute_torque or compute_dof_target"
     )
 
 
@@ -396,8 +396,8 @@ def test_in_place_changes_of_inputs_are_refused(change, key):
     signature = "state_dict, dof_pos, actions, dof_vel_scale, progress_buf"
     code = f"def compute_reward({signature}):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
     assert fault(code) == (
-        f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): "
-        "return new tensors, or work on x.clone()"
+        f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do)"
+        "; return new tensors, or work on x.clone()"
     )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from envcoder_bench.core.words import counted, cut
 from envcoder_bench.results.logs import Point
+from envcoder_bench.results.pairs import CANNOT_TELL
 from envcoder_bench.results.statistics import FitnessModel, half_width
-from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, compared, difference
+from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, difference
 from envcoder_bench.search.terms import effects_text
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.outputs import TOTAL
@@ -270,7 +271,7 @@ def summary(attempt: Attempt, archive: Archive) -> str:
     """Describe an attempt's fitness, whether it differs from the baseline, its parents, and what is odd about it."""
     model = archive.model()
     parents = f" from {', '.join(attempt.parents)}" if attempt.parents else ""
-    text = f"{attempt.name}{parents}: fitness {measured(attempt, archive, model)}{_compared(attempt, archive, model)}"
+    text = f"{attempt.name}{parents}: fitness {measured(attempt, archive, model)}{_compared(attempt, archive)}"
     if attempt.stopped_at:
         text += f"; stopped at iteration {attempt.stopped_at}, where it was too far behind the best to win"
     return text + (f"; hacked? {attempt.hacked}" if attempt.hacked else "")
@@ -286,15 +287,16 @@ def measured(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
     return f"{number}{half} over {counted(len(attempt.by_seed), 'seed')}"
 
 
-def _compared(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
-    baseline = archive.baselines.get(archive.reference)
-    gap = None if baseline is None else compared(attempt, baseline, model)
-    if gap is None:
-        return ""
-    known = not math.isnan(gap.low)
-    verdict = "better beyond luck" if gap.low > 0 else "worse beyond luck" if gap.high < 0 else "cannot tell"
-    half = f" ± {half_width(gap.mean, gap.low, gap.high):.2g}" if known else ""
-    return f"; against {archive.reference} {gap.mean:+.3g}{half}: {verdict}"
+def _compared(attempt: Attempt, archive: Archive) -> str:
+    """Return the difference to the baseline, as it is expected on new seeds if their spread is known, and a verdict."""
+    reference, merits = archive.baselines.get(archive.reference), archive.merits()
+    gap = None if reference is None else difference(attempt, reference)
+    if attempt.name in merits.names and merits.reference is not None and merits.has_spread:
+        pair = merits.pair(attempt.name, merits.reference)
+        luck = "cannot tell" if pair.verdict == CANNOT_TELL else f"{pair.verdict} beyond luck"
+        half = half_width(pair.mean, pair.low, pair.high)
+        return f"; on new seeds {pair.mean:+.2g} ± {half:.2g} against {pair.second}: {luck}"
+    return "" if gap is None else f"; {gap:+.3g} against {archive.reference}, on one seed: cannot tell"
 
 
 def course_of(points: Sequence[Point]) -> list[Point]:

@@ -335,6 +335,7 @@ def _listed(names: Sequence[str]) -> str:
 
 # robot and training in words; all numbers are from the run's config
 
+
 def _joint(name: str, facts: TaskContract) -> str:
     if name not in facts.joint_facts:
         return name
