@@ -64,7 +64,7 @@ def _moved(robot: RobotModel, moves: np.ndarray, slides: Mapping[str, np.ndarray
         if abs(axis @ direction) > ALONG:
             towards = f"{'positive' if axis @ direction > 0 else 'negative'} {name}, {towards}"
     lever = f", {sizes[body]:.2g} m/rad" if len(robot.dof_names) <= FEW else ""
-    return f"; positive moves {robot.mj_model.body(body).name} towards {towards}{lever}"
+    return f", positive moves {robot.mj_model.body(body).name} towards {towards}{lever}"
 
 
 def pushes(robot: RobotModel, dof_pos: Sequence[float]) -> list[str]:

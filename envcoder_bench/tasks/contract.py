@@ -230,9 +230,9 @@ def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
     facts, pushes, masses = sim.joint_facts(dof_pos, {joint: key for key, joint in joints.items()})
     declared = dict(contract.fields)
     for key, joint in joints.items():
-        _, _, sign = facts[joint].partition("; ")
+        _, _, sign = facts[joint].partition(", positive ")
         if sign:
-            declared[key] = replace(declared[key], meaning=f"{declared[key].meaning}; {sign}")
+            declared[key] = replace(declared[key], meaning=f"{declared[key].meaning}; positive {sign}")
     return replace(contract, fields=declared, joint_facts=facts, pushes=tuple(pushes), masses=tuple(masses))
 
 

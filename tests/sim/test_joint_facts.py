@@ -34,8 +34,8 @@ def test_signs_of_the_pole_are_those_of_the_simulation(name):
 
 def test_axes_of_legs_and_masses_of_what_moves():
     _, facts = made("Anymal")
-    assert facts.joint_facts["LF_HFE"] == "turns about +y; positive moves LF_SHANK towards -x"
-    assert facts.joint_facts["RH_HAA"].startswith("turns about +x; positive moves RH_SHANK towards (")
+    assert facts.joint_facts["LF_HFE"] == "turns about +y, positive moves LF_SHANK towards -x"
+    assert facts.joint_facts["RH_HAA"].startswith("turns about +x, positive moves RH_SHANK towards (")
     assert facts.pushes == () and 20 < facts.masses[0] < 40
     _, cart = made("CartpoleSwingup")
     assert cart.masses == pytest.approx((0.0, 1.0, 0.1))  # the rail is fixed

@@ -336,14 +336,15 @@ def _listed(names: Sequence[str]) -> str:
 # robot and training in words; all numbers are from the run's config
 
 
-def _joint(name: str, facts: TaskContract) -> str:
-    if name not in facts.joint_facts:
-        return name
-    k = facts.joints.index(name)
-    effort = facts.effort_limits[k] if facts.effort_limits else math.inf
-    slides = facts.joint_facts[name].startswith("slides")
-    limit = f", {effort:.3g} {'N' if slides else 'N m'} at most" if effort else ", passive"
-    return f"{name} {facts.joint_facts[name]}{'' if math.isinf(effort) else limit}"
+def _joint(name: str, facts: TaskContract, with_effort: bool) -> str:
+    effort = _effort(facts, name) if with_effort and name in facts.joint_facts else ""
+    return " ".join(filter(None, (name, facts.joint_facts.get(name)))) + (f", {effort}" if effort else "")
+
+
+def _effort(facts: TaskContract, name: str) -> str:
+    effort = facts.effort_limits[facts.joints.index(name)] if facts.effort_limits else math.inf
+    unit = "N" if facts.joint_facts[name].startswith("slides") else "N m"
+    return "passive" if not effort else "" if math.isinf(effort) else f"{effort:.3g} {unit} at most"
 
 
 def _level(facts: TaskContract) -> str:
@@ -362,9 +363,11 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     """
     masses = [f" {mass:.3g} kg" if mass else "" for mass in facts.masses] or [""] * len(facts.bodies)
     bodies = [f"{k} {name}{mass}" for k, (name, mass) in enumerate(zip(facts.bodies, masses))]
-    told = [_joint(name, facts) for name in facts.joints]
+    equal = len(facts.joints) > 1 and len(set(facts.effort_limits)) == 1
+    told = [_joint(name, facts, not equal) for name in facts.joints]
     frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
-    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}."]
+    each = f"; each {_effort(facts, facts.joints[0])}" if equal and facts.joint_facts else ""
+    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}{each}."]
     lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
         f"- Bodies{', by their index in `contact_forces`' * ('contact_forces' in fields)}: {', '.join(bodies)}."
