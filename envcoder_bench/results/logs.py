@@ -249,9 +249,9 @@ def read_courses(path: str | Path, parts: int = 10) -> list[Course]:
         rows = sorted(evaluations[max(evaluations)])
         groups: list[list[tuple[int, float, float]]] = [[] for _ in range(min(parts, len(rows)))]
         begin = 0
-        for end, *values in rows:  # weighted by their steps
+        for end, of_step, share in rows:  # weighted by their steps
             part = (begin + end) * len(groups) // (2 * rows[-1][0] + 1)
-            groups[part].append((end - begin, *values))
+            groups[part].append((end - begin, of_step, share))
             begin = end
         groups = [group for group in groups if group]
         means = [

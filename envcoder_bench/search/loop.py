@@ -151,8 +151,8 @@ class Search:
             result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
-        run = () if result is None else (result.rows, result.evaluations(), result.courses())
-        self._archive = record_round(self._archive, round, *run)
+        noted = ([], [], []) if result is None else (result.rows, result.evaluations(), result.courses())
+        self._archive = record_round(self._archive, round, *noted)
         write_archive(self._folder.archive, self._archive)
         self._report()
         if result is not None:

@@ -1,5 +1,8 @@
 """What a positive joint position and a positive effort do, derived from a model by one small step, in words."""
 
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

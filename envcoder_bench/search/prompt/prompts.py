@@ -366,7 +366,7 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     equal = len(facts.joints) > 1 and len(set(facts.effort_limits)) == 1
     told = [_joint(name, facts, not equal) for name in facts.joints]
     frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
-    each = f"; each {_effort(facts, facts.joints[0])}" if equal and facts.joint_facts else ""
+    each = f"; each {_effort(facts, *facts.joints[:1])}" if equal and facts.joint_facts else ""
     lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}{each}."]
     lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
