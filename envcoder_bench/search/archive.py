@@ -72,7 +72,7 @@ class Attempt:
         points, courses: the evaluations in its trainings, and where in the episodes its fitness comes from, by seed.
         ended: how many episodes each condition of the task ended early, see ``Metrics``.
         hacked: why its policies are taken to exploit its reward; empty if not.
-        by_seed: fitness by seed; the best so far is trained again in every round.
+        by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
     """
@@ -182,6 +182,10 @@ class Archive:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""
         measured = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
         return [measured[name] for name in self.order() if name in measured]
+
+    def leaders(self, count: int) -> list[Attempt]:
+        """Return the best ``count`` attempts with a whole training."""
+        return [attempt for attempt in self.ranked() if not attempt.stopped_at][:count]
 
     def best(self) -> Attempt | None:
         """Return the first of ``ranked``; None if it is empty."""
