@@ -136,7 +136,7 @@ class LLMProposer:
             return self._prompts.missing(archive, round, str(fault), proposal.reply, sample)
         if fault.kind == "duplicate":
             others = {name: source for name, source in self._sources.items() if name != proposal.name}
-            return self._prompts.duplicate(archive, others, fault.twin, proposal.source)
+            return self._prompts.duplicate(archive, others, fault, proposal.source)
         if proposal.name in self._unfinished:
             fault = replace(fault, remedy=UNFINISHED)
         return self._prompts.repair(fault, proposal.source)

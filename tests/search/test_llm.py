@@ -190,7 +190,7 @@ def test_duplicate_is_repaired_with_what_there_is(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     archive = random_archive(0)
     one, two = llm.propose(archive, 5, 2)
-    llm.repair(archive, [(two, Fault("is the same", kind="duplicate", twin="r5_00"))])
+    llm.repair(archive, [(two, Fault("is the same as r5_00", kind="duplicate", twin="r5_00"))])
     told = model.requests[-1].messages[0].text
     assert told.startswith("A candidate of yours is the same as r5_00, so it is not trained:")
     assert "keep the idea" not in told and two.source.strip() in told

@@ -84,7 +84,7 @@ class Prompts:
             share = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
             raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{share}")
         self.repair(Fault(""), "")  # raises now if a template is invalid
-        self.duplicate(Archive(), {}, "", "")
+        self.duplicate(Archive(), {}, Fault(""), "")
         self.missing(Archive(), 1, "", "")
 
     def question(self, archive: Archive, round: int, sample: int = 0) -> str:
@@ -116,16 +116,16 @@ class Prompts:
         """Return the user's message for the repair of a file; empty if it would be too long."""
         return self._if_short(fill(self._templates, REPAIR, error=explain(fault, source), source=source.strip()))
 
-    def duplicate(self, archive: Archive, others: Mapping[str, str], twin: str, source: str) -> str:
+    def duplicate(self, archive: Archive, others: Mapping[str, str], fault: Fault, source: str) -> str:
         """Return the user's message for a file that equals another; empty if it would be too long.
 
         Args:
             archive: the earlier rounds.
             others: sources of this round's other candidates by name.
-            twin: name of the equal candidate.
+            fault: names the equal candidate.
             source: the file.
         """
-        values = {"twin": twin, "source": source.strip()}
+        values = {"twin": fault.twin, "reason": fault.message, "source": source.strip()}
         room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **values))
         return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **values))
 
