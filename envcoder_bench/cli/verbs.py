@@ -325,6 +325,75 @@ def list_runs(words: list[str]) -> int:
     return 0
 
 
+# mcp
+
+
+_MCP = """\
+Serve the tools of an agent over the Model Context Protocol: rank candidates, with verdicts.
+
+examples:
+  # a campaign on one task, by stdio; the agent's client starts this command
+  COMMAND campaigns/cartpole --task CartpoleSwingup --minutes 120
+  # by HTTP on the loopback, with the token that is in campaigns/ant/token
+  COMMAND campaigns/ant --task Ant --http 8765 num_envs_per_candidate=128
+  # the page that tells an agent how to use the tools well
+  COMMAND --install-skill .claude/skills
+
+The folder keeps champion, candidates, seeds and budget: a server that is killed goes on where it was. Candidates run
+in a confined process. docs/agents.md has the tools.
+
+exit codes: 0 done; 2 bad input, a missing package, or a folder that another server has; 130 stopped by Ctrl-C.
+"""
+
+
+def mcp_parser() -> PlainParser:
+    parser = _parser("mcp", _MCP)
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="the folder of the campaign, new or not")
+    parser.add_argument("--task", help="the task (default: the agent chooses an installed one)")
+    parser.add_argument("--files", metavar="DIR", default=".", help="folder from which files are read (default: .)")
+    parser.add_argument(
+        "--minutes", type=count, metavar="M", default=60, help="of training, all jobs together (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--attempts",
+        type=count,
+        metavar="N",
+        default=18,
+        help="candidates over which verdicts are corrected, with one final evaluation (default: %(default)s)",
+    )
+    parser.add_argument("--http", type=count, metavar="PORT", help="serve HTTP on 127.0.0.1 (default: stdio)")
+    parser.add_argument("--install-skill", metavar="DIR", help="write envcoder-bench/SKILL.md into DIR, and end")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a key of cfg/ in all runs")
+    return parser
+
+
+def mcp(words: list[str]) -> int:
+    parser = mcp_parser()
+    rest, overrides = split_overrides(parser, words)
+    args = parser.parse_args(rest)
+    for word in args.overrides:
+        parser.error(f"'{word}' is neither a flag nor key=value")
+    from envcoder_bench.serve.campaign import State
+    from envcoder_bench.serve.server import install_skill, serve
+
+    if args.install_skill is not None:
+        skill = install_skill(Path(args.install_skill))
+        show(_written(files={"skill": skill}), lambda: f"{display_path(skill)}\n")
+        return 0
+    if args.folder is None:
+        raise UserError("no folder: give the folder of the campaign", advice="see --help")
+    if not (args.minutes and args.attempts):
+        raise UserError("--minutes and --attempts must be at least 1")
+    settings = State(args.task or "", overrides, 60.0 * args.minutes, args.attempts)
+    if settings.task:
+        from envcoder_bench.run.config import compose_config
+
+        with user_input():
+            compose_config(settings.task, overrides)  # raises for a task or a key that does not exist
+    serve(Path(args.folder).absolute(), Path(args.files), settings, args.http)
+    return 0
+
+
 # new-task
 
 
@@ -548,6 +617,7 @@ VERBS = {
         export,
     ),
     "list": Verb("list the runs in a folder, with task, date, best candidate and status", list_parser, list_runs),
+    "mcp": Verb("serve an agent: candidates in, verdicts out, over the Model Context Protocol", mcp_parser, mcp),
     "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
     "report": Verb("write the page of a run again, report.html", report_parser, write_report),

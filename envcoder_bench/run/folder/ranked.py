@@ -14,7 +14,7 @@ from envcoder_bench.results.logs import Point, read_episodes, read_points
 from envcoder_bench.results.pairs import Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
+from envcoder_bench.results.statistics import UNBOUNDED, Evaluation, FitnessModel
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import seed_count
@@ -42,8 +42,12 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
 
 def compare_pairs(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], ranked: Sequence[Ranked]) -> Pairs:
     """Compare all pairs of a ranked run."""
-    model = fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
-    return run_pairs(model, ranked, looks_at(folder, cfg))
+    return run_pairs(run_model(folder, cfg, rows), ranked, looks_at(folder, cfg))
+
+
+def run_model(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> FitnessModel:
+    """Return what a run knows of its candidates whose training is complete."""
+    return fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
 
 
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times
