@@ -165,8 +165,8 @@ def build_parser() -> Parser:
     where.add_argument(
         "--extend",
         metavar="DIR",
-        help="add --candidates, --seeds or --learning_iterations (both as totals) to the complete run in DIR; on a CPU"
-        " the results are those of one larger run",
+        help="add --candidates, --seeds or --learning_iterations (both as totals, of all candidates) to the complete"
+        " run in DIR; on a CPU the results are those of one larger run",
     )
     return parser
 

@@ -98,12 +98,19 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def near_matches(word: str, words: Iterable[str]) -> str:
-    """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string."""
+def near_matches(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string.
+
+    ``cutoff`` is the least likeness, as of ``difflib.get_close_matches``.
+    """
     words = list(words)
     # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
     close = [each for each in words if each.lower() == word.lower()][:1]
-    close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words)
+    close = (
+        close
+        or [each for each in words if each.endswith(f".{word}")]
+        or difflib.get_close_matches(word, words, cutoff=cutoff)
+    )
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 

@@ -137,10 +137,10 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     if not set(outputs) <= set(parts) or disagreeing(*_rows(parts, outputs, sample.rows), 1, sample.rows, exact):
         message = (
             f"untrusted code must be traceable: with {sample.rows} environments the function returned other numbers"
-            " than its trace: it must not depend on the number of environments (x.shape[0], len(x)), on the time or on"
-            " earlier calls"
+            " than its trace"
         )
-        raise CandidateError(message, FILE, function.line, function.type)
+        remedy = "it must not depend on the number of environments (x.shape[0], len(x)), the time or earlier calls"
+        raise CandidateError(message, FILE, function.line, function.type, remedy=remedy)
 
 
 def _error(fault: Fault) -> dict[str, Any]:

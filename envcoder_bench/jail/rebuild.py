@@ -200,8 +200,8 @@ def _components(value: Any, file: str) -> tuple[str, ...]:
     names: list[str] = []
     for name in value:
         if not name or not name[:MAX_COMPONENT_NAME].isprintable():
-            message = f"names a component {clean(name, 70)!r}: use up to {MAX_COMPONENT_NAME} printable characters"
-            raise CandidateError(message, file)
+            remedy = f"use up to {MAX_COMPONENT_NAME} printable characters"
+            raise CandidateError(f"names a component {clean(name, 70)!r}", file, remedy=remedy)
         names.append(_plain_name(name, names))
     return tuple(names)
 

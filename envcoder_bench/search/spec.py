@@ -156,7 +156,10 @@ class SearchSpec:
         expected: dict[str, str] = {}
         prompts = self.prompts(spec)  # also with evolve, so that errors in templates are reported
         if isinstance(provider, ReplayProvider):
-            provider.check(self.meta(spec), prompts.system)
+            difference = provider.check(self.meta(spec), prompts.system)
+            if difference:
+                told = f"the system prompt is another: {difference}; so replies are found by the candidates' names"
+                expected["replay"] = told
         if provider is None:
             self.evolve(spec)
         else:
