@@ -335,7 +335,7 @@ examples:
   # a campaign on one task, by stdio; the agent's client starts this command
   COMMAND campaigns/cartpole --task CartpoleSwingup --minutes 120
   # by HTTP on the loopback, with the token that is in campaigns/ant/token
-  COMMAND campaigns/ant --task Ant --http 8765 num_envs_per_candidate=128
+  COMMAND campaigns/ant num_envs_per_candidate=128 --task Ant --http 8765
   # the page that tells an agent how to use the tools well
   COMMAND --install-skill .claude/skills
 

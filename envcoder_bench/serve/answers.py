@@ -1,14 +1,13 @@
 """What a job's run says, as data for an answer; all numbers and verdicts are those of ``results/``."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from envcoder_bench.core.words import counted, number
 from envcoder_bench.results.logs import Point, StepFitnessLog, read_curves, read_points
 from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair, least_effect
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import FitnessModel
+from envcoder_bench.results.statistics import FitnessModel, look_level
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import run_model, run_studies
 from envcoder_bench.serve.campaign import Campaign, Job
@@ -62,7 +61,7 @@ def ranked_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
         name = row.candidate
         if name not in job.candidates:
             continue
-        facts = _facts(row, points, course)
+        facts = facts_of(row, points, course)
         if row.rank is not None:
             if job.kind == "rank" and job.champion not in (HUMAN, name):
                 facts["versus_champion"] = verdict(compared(campaign, job, model, name, job.champion))
@@ -94,7 +93,7 @@ def spent(campaign: Campaign, job: Job | None = None) -> dict[str, Any]:
     return values if job is None else {**values, "more": str(campaign.run(job))}
 
 
-def _facts(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
+def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
     """Return what a run says of a candidate alone."""
     if row.rank is None:
         return {"name": row.candidate, "status": row.status, "error": fault_text(row.fault) if row.fault else {}}
@@ -161,15 +160,15 @@ def explained(campaign: Campaign, job: Job, name: str, other: str) -> dict[str, 
     if name in model.names and other in model.names:
         pair = compared(campaign, job, model, name, other)
     points = read_points(run.folder.points) if run.folder.points.is_file() else []
-    courses = {each: _course(points, each) for each in (name, other)}
+    courses = {each: course_of(points, each) for each in (name, other)}
     facts = pair_facts(run, name, other)
     kept = {key: facts[key] for key in ("each seed", "where", "functions", "hacked?") if key in facts}
-    terms = {each: _shares(points, each) for each in (name, other)}
+    terms = {each: shares_of(points, each) for each in (name, other)}
     answer = {"candidate": name, "versus": other, **verdict(pair), **kept, "course": courses, "terms": terms}
     return {**answer, "more": str(campaign.run(job))}
 
 
-def _course(points: list[Point], name: str) -> dict[str, float]:
+def course_of(points: list[Point], name: str) -> dict[str, float]:
     """Return the mean fitness by iteration, at eight points at most."""
     by_iteration: dict[int, list[float]] = {}
     for point in points:
@@ -180,7 +179,7 @@ def _course(points: list[Point], name: str) -> dict[str, float]:
     return {str(each): _mean(by_iteration[each]) for each in kept}
 
 
-def _shares(points: list[Point], name: str) -> dict[str, float]:
+def shares_of(points: list[Point], name: str) -> dict[str, float]:
     """Return the share of each term in the sizes of all terms, in the last evaluation."""
     last = max((point.iteration for point in points if point.candidate == name), default=0)
     sizes: dict[str, float] = {}
@@ -200,8 +199,8 @@ def detectable(campaign: Campaign, seeds: int) -> float:
             _, model = opened(campaign, job)
             names = [name for name in job.candidates if name in model.names]
             if names and job.champion in model.names:
-                difference = replace(model.difference(names[0], job.champion), unseen=0.0)
-                return least_effect(difference, seeds, 0.05 / campaign.state.every)
+                level = look_level(1 + campaign.attempts // campaign.state.every) / campaign.state.every
+                return least_effect(model.difference(names[0], job.champion), seeds, level)
     return math.nan
 
 
