@@ -5,7 +5,7 @@ python examples/gepa_search.py     # with a model of your own in `model` below
 
 import sys
 
-import gepa
+from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 
 import envcoder_bench
@@ -26,7 +26,7 @@ class Shaping(GEPAAdapter):
         return EvaluationBatch([feedback] * len(batch), [score] * len(batch), [feedback] * len(batch))
 
     def make_reflective_dataset(self, candidate, eval_batch, components_to_update):
-        rows = [{"Inputs": "the task", "Generated Outputs": "a policy", "Feedback": x} for x in eval_batch.trajectories]
+        rows = [{"Inputs": "the task", "Generated Outputs": "a policy", "Feedback": x} for x in eval_batch.outputs]
         return {name: rows for name in components_to_update}
 
 
@@ -38,7 +38,7 @@ def search(task, model, calls=20, **settings):
         calls: number of evaluations.
     """
     evaluator = envcoder_bench.Evaluator(task, gather=0.1, **settings)
-    result = gepa.optimize(
+    result = optimize(
         {"file": SEED},
         trainset=[task],
         valset=[task],
@@ -48,7 +48,7 @@ def search(task, model, calls=20, **settings):
         reflection_minibatch_size=1,
         skip_perfect_score=False,
     )
-    return result.best_candidate["file"], result.val_aggregate_scores
+    return dict(result.best_candidate)["file"], result.val_aggregate_scores
 
 
 if __name__ == "__main__":

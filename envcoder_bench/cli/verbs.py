@@ -601,6 +601,65 @@ def write_report(words: list[str]) -> int:
     return 0
 
 
+# verify
+
+
+_VERIFY = """\
+Train a candidate of a run again, elsewhere and with fresh seeds, and say whether the run's result holds.
+
+examples:
+  # the best candidate, with ten fresh seeds, against the installed package's human baseline
+  COMMAND runs/Anymal_20260101-120000
+  # another candidate of a run with a fitness of your own, of which you have a copy
+  COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --seeds 5 --fitness my/speed.py
+
+It is for runs that somebody else made, an agent with a shell for example. The candidate's text is held against the hash
+of the run's beginning, baselines are those of the installed package, whose files are held against its record, and the
+training has a folder, a cache and an environment of its own. It executes the code of the candidate and of the task.
+
+exit codes: 0 equal, or cannot tell; 1 different, or a file was changed; 2 bad input, or the training fails.
+"""
+
+
+def verify_parser() -> PlainParser:
+    parser = _parser("verify", _VERIFY)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--candidate", metavar="NAME", help="a candidate (default: the best one)")
+    parser.add_argument("--seeds", type=count, metavar="N", default=10, help="fresh seeds (default: %(default)s)")
+    parser.add_argument("--fitness", metavar="FILE", help="your own copy of the run's --fitness file")
+    parser.add_argument("--output_dir", metavar="DIR", help="the new run (default: runs/verify_<task>_<time>)")
+    return parser
+
+
+def verify_run(words: list[str]) -> int:
+    args = verify_parser().parse_args(words)
+    if args.seeds < 2:
+        raise UserError("--seeds must be at least 2: one seed does not say how much seeds differ")
+    from envcoder_bench.core.words import number  # these import torch, which --help does not need
+    from envcoder_bench.results.pairs import sentence
+    from envcoder_bench.serve.documents import Verdict, Verified
+    from envcoder_bench.serve.verify import DIFFERENT, verify
+
+    fitness, output = (None if x is None else Path(x) for x in (args.fitness, args.output_dir))
+    done = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
+    values = {**vars(done), "versus_human": Verdict.of(done.versus_human)}
+
+    def text() -> str:
+        low, high = (number(x, 3, "+") for x in done.interval)
+        gap = f"difference {number(done.difference, 3, '+')} [{low}, {high}]"
+        both = f"fitness {number(done.fresh)} with fresh seeds, {number(done.recorded)} in the run"
+        lines = [
+            *(f"- {finding}" for finding in done.findings),
+            f"{done.candidate}: {done.verdict}: {both}; {gap}",
+            sentence(done.versus_human),
+            display_path(done.folder),
+        ]
+        return "\n".join(lines) + "\n"
+
+    show(lambda: Verified(**values), text)
+    return 1 if done.findings or done.verdict == DIFFERENT else 0
+
+
 VERBS = {
     "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
     "compare": Verb(
@@ -621,4 +680,7 @@ VERBS = {
     "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
     "report": Verb("write the page of a run again, report.html", report_parser, write_report),
+    "verify": Verb(
+        "train a candidate of a run again, elsewhere and with fresh seeds, and compare", verify_parser, verify_run
+    ),
 }
