@@ -48,7 +48,8 @@ def search(task, model, calls=20, **settings):
         reflection_minibatch_size=1,
         skip_perfect_score=False,
     )
-    return dict(result.best_candidate)["file"], result.val_aggregate_scores
+    best = result.best_candidate
+    return best["file"] if isinstance(best, dict) else best, result.val_aggregate_scores
 
 
 if __name__ == "__main__":
