@@ -380,6 +380,8 @@ def mcp(words: list[str]) -> int:
         skill = install_skill(Path(args.install_skill))
         show(_written(files={"skill": skill}), lambda: f"{display_path(skill)}\n")
         return 0
+    if args.json:
+        raise UserError("--json is for --install-skill: the server speaks its own protocol")
     if args.folder is None:
         raise UserError("no folder: give the folder of the campaign", advice="see --help")
     if not (args.minutes and args.attempts):

@@ -131,8 +131,13 @@ class Tools:
                 key, fault = next(iter(faults.items()))
                 raise UserError(f"{key} {fault.message}", advice=fault.remedy, file=Path(f"{key}.py"))
             size = self._size(name, len(texts), seeds, iterations, minutes)
-            keep(self.campaign, texts)
-        return self._add("rank", [*texts], seeds, size, question=question[:200])
+            left = max(0.0, self.campaign.state.budget - self.campaign.used)
+            if size["seconds"] is not None and size["seconds"] > left:
+                advice = "take fewer seeds, candidates or iterations"
+                raise UserError(
+                    f"it would take {size['seconds']} s, and {left:.0f} s of the budget are left", advice=advice
+                )
+        return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
 
     def terms(self, files: Sequence[str], sources: Mapping[str, str], seeds: int, iterations: int) -> dict[str, Any]:
         return self._variants("terms", files, sources, seeds, iterations, [])
@@ -173,14 +178,13 @@ class Tools:
             if faults:
                 raise UserError(f"{next(iter(faults))}: another candidate has this name", advice="rename it")
             size = self._size(name, 1, seeds, iterations)
-            keep(self.campaign, texts)
-        return self._add(kind, [*texts], seeds, size, sweep=sweep, parent=next(iter(texts)))
+        return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
 
     def final(self, seeds: int = 10) -> dict[str, Any]:
         self._started()
         with self._working():
             size = self._size(self.campaign.state.task, 1, seeds, 0)
-        return self._add("final", [self.campaign.state.champion], seeds, size)
+        return self._add("final", {}, seeds, size["iterations"])
 
     def _add(self, kind: Any, names: Sequence[str], seeds: int, size: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         job = self.campaign.add(kind, names, seeds, size["iterations"], **more)

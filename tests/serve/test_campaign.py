@@ -193,6 +193,18 @@ def test_answers_are_short(tmp_path):
     assert json.loads(short_json({"a": "short"})) == {"a": "short"}
 
 
+def test_a_candidate_that_is_refused_is_not_kept(tmp_path):
+    tools = campaigns.tools_in(tmp_path / "a", budget=10.0)
+    job = tools.campaign.add("rank", ["a"], 3, 5)
+    job.seconds, job.policies, job.status = 9.0, 9, "done"
+    with pytest.raises(UserError, match="1 s of the budget are left; take fewer"):
+        tools.rank([], {"b": campaigns.source("b")}, iterations=1000)
+    job.seconds = 11.0
+    with pytest.raises(UserError):
+        tools.terms([], {"b": campaigns.source("b")}, 3, 1)
+    assert not [*(tools.campaign.folder / "candidates").iterdir()] and len(tools.campaign.state.jobs) == 1
+
+
 def test_other_tasks_and_numbers_are_refused(tmp_path):
     tools = campaigns.tools_in(tmp_path / "a")
     for call in (
