@@ -186,10 +186,13 @@ class Tools:
             size = self._size(self.campaign.state.task, 1, seeds, 0)
         return self._add("final", {}, seeds, size["iterations"])
 
-    def _add(self, kind: Any, names: Sequence[str], seeds: int, size: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        job = self.campaign.add(kind, names, seeds, size["iterations"], **more)
+    def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> dict[str, Any]:
+        """Queue a job, and keep its candidates; it cannot begin in between."""
+        with self.campaign.change():
+            job = self.campaign.add(kind, [*texts], seeds, iterations, **more)
+            keep(self.campaign, texts)
         self.runner.wake()
-        return {"job": job.name, **size, **self._spent()}
+        return {"job": job.name, "iterations": iterations, **self._spent()}
 
     def status(self, job: str = "", wait: float = 0.0) -> dict[str, Any]:
         chosen = [self.campaign.job(job)] if job else self.campaign.state.jobs[-8:]
