@@ -3,16 +3,17 @@
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import no_links, write_atomic
 from envcoder_bench.serve.campaign import Campaign
-from envcoder_bench.shaping.contract import CandidateError, Fault
+from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.copies import Known
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.shaping.scan import MAX_CHARACTERS
-from envcoder_bench.shaping.text import code_of
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 MOST_FILES = 64
 
@@ -67,33 +68,26 @@ def _read(root: Path, file: str) -> str:
         raise UserError(f"{file[:80]} cannot be read: {error.strerror}") from None
 
 
-def copies(campaign: Campaign, texts: Mapping[str, str], others: Mapping[str, str]) -> dict[str, Fault]:
-    """Return a fault for each text that says the same as another one under another name.
+def copies(campaign: Campaign, texts: Mapping[str, str], baselines: Mapping[str, str]) -> dict[str, Fault]:
+    """Return a fault for each candidate that teaches nothing new, or has the name of another one.
 
     Args:
-        others: texts of the baselines by name.
+        baselines: their texts by name; human fills in missing functions.
     """
-    known: dict[str, str] = {}
     earlier = {path.stem: path.read_text("utf-8") for path in sorted((campaign.folder / "candidates").glob("*.py"))}
-    for name, text in {**others, **earlier}.items():
-        known.setdefault(_code(text), name)
+    known = Known.of({**baselines, **earlier}, baselines.get(HUMAN, ""))
     faults = {}
     for name, text in texts.items():
-        twin = known.setdefault(_code(text), name)
-        if twin != name:
-            message = f"is the same as {twin}, except for layout and comments"
-            faults[name] = Fault(message, f"{name}.py", kind="duplicate", remedy="change what it computes", twin=twin)
-        elif earlier.get(name, text) != text and _code(earlier[name]) != _code(text):
+        fault = None
+        if name in earlier and earlier[name] != text:
             message = f"another candidate was named {name}"
-            faults[name] = Fault(message, f"{name}.py", kind="duplicate", remedy=f"name it {name}_2", twin=name)
+            fault = Fault(message, f"{name}.py", kind="duplicate", remedy=f"name it {name}_2", twin=name)
+        elif name not in earlier:  # else it is ranked again
+            fault = known.fault(name, text)
+            known.add(name, text)
+        if fault is not None:
+            faults[name] = replace(fault, file=f"{name}.py")
     return faults
-
-
-def _code(text: str) -> str:
-    try:
-        return code_of(text)
-    except (CandidateError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return text  # its check says what is wrong
 
 
 def keep(campaign: Campaign, texts: Mapping[str, str]) -> None:

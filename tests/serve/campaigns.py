@@ -9,12 +9,12 @@ from envcoder_bench.serve import jobs
 from envcoder_bench.serve.campaign import Campaign, State
 from envcoder_bench.serve.tools import Tools
 
-SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle) + {}\n"
+SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle) + torch.{}(pole_angle)\n"
 
 
 def source(name):
     """A candidate's text, which differs from that of any other name."""
-    return SOURCE.format(sum(map(ord, name)) / 1000)
+    return SOURCE.format(name)
 
 
 def made_run(campaign, job, fitness):

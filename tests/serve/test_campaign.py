@@ -170,17 +170,23 @@ def test_files_are_read_from_the_folder_alone(tmp_path):
 
 
 def test_copies_are_refused(tmp_path):
+    """Also near copies, constants and copies of a baseline; a candidate itself may be ranked again."""
     campaign = campaigns.tools_in(tmp_path / "a").campaign
-    intake.keep(campaign, {"a": "def f(x):\n    return x\n"})
+    text = "def compute_reward(x):\n    return 0.5 * x\n"
+    intake.keep(campaign, {"a": text})
     texts = {
-        "b": '"""Doc."""\ndef f( x ):  # other layout\n    return x\n',
-        "a": "def f(x):\n    return x + 1\n",
-        "c": "def f(x):\n    return 2 * x\n",
-        "base": "y = 1",
+        "a": text.replace("0.5", "5.0"),
+        "layout": "# Comment.\ndef compute_reward( x ):\n    return 0.5*x\n",
+        "near": text.replace("0.5", "0.51"),
+        "far": text.replace("0.5", "5.0"),
+        "constant": "def compute_reward(x):\n    return torch.ones_like(x)\n",
+        "base": "def compute_reward(y):\n    return y\n",
     }
-    faults = intake.copies(campaign, texts, {"human": "y  =  1"})
-    assert {name: fault.twin for name, fault in faults.items()} == {"b": "a", "a": "a", "base": "human"}
-    assert not intake.copies(campaign, {"a": "def f(x):\n    return x\n"}, {})  # it may be ranked again
+    faults = intake.copies(campaign, texts, {"human": "def compute_reward(y):\n    return y\n"})
+    assert [*faults] == ["a", "layout", "near", "constant", "base"]
+    assert [faults[name].twin for name in ("a", "layout", "near", "base")] == ["a", "a", "a", "human"]
+    assert all(fault.remedy and fault.file == f"{name}.py" for name, fault in faults.items())
+    assert not intake.copies(campaign, {"a": text}, {})
 
 
 def test_answers_are_short(tmp_path):
