@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     if not words:
-        raise UserError(f"which verb? There are {', '.join(VERBS)}; see --help")
+        raise UserError(f"which verb? There are {', '.join(VERBS)}", advice="see --help")
     verb, *rest = words
     if verb == "--version":
         print(VERSION)
@@ -47,7 +47,7 @@ def _main(words: list[str]) -> int:
         return 0
     if verb not in VERBS:
         hint = near_matches(verb, VERBS)
-        raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}; see --help")
+        raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}", advice="see --help")
     return VERBS[verb].main(rest)
 
 

@@ -7,11 +7,13 @@ parsers, and the config reference of the comments in cfg/.
 
 import argparse
 import ast
+import json
 import re
 import textwrap
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from pydantic.fields import FieldInfo
@@ -23,6 +25,7 @@ from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.serve import documents
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -91,6 +94,24 @@ CONFIG_HEADER = f"""\
 (`evaluation.points=5`). An unknown key is an error that names near matches. Keys of a task, in `cfg/task/<Task>.yaml`,
 begin with `task.`, and those of PPO, in `cfg/train/<Task>PPO.yaml`, with `train.`: `task.env.episodeLength=300`,
 `train.params.config.gamma=0.98`.
+"""
+
+JSON_HEADER = f"""\
+# JSON
+
+{MARK.format("envcoder_bench/serve/documents.py")}
+
+With `--json` every command prints one JSON document on stdout. Its `kind` says which of the documents below it is, and
+`version`, now {documents.VERSION}, is that of the format: a new field leaves it, any other change raises it. Numbers
+that are not known are `null`. The exit codes are those without `--json`. [schema.json](schema.json) is the JSON schema.
+
+On stderr, each line is an object. `{{"event": "message", "text": ...}}` is what the command says.
+`{{"event": "progress", "text": ..., "done": 3, "total": 40}}` has `env_steps_per_second`, `seconds_left`, `best` and
+`fitness`, too, as soon as they are known.
+
+```bash
+envcoder-bench list --json
+```
 """
 
 
@@ -296,6 +317,44 @@ def config_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+# documents
+
+
+def plain_type(schema: Mapping[str, Any]) -> str:
+    """Return the type of a field of the schema in a few words."""
+    if "$ref" in schema:
+        return f"[{(name := schema['$ref'].rpartition('/')[2])}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "anyOf" in schema:
+        return " or ".join(map(plain_type, schema["anyOf"]))
+    kind = schema.get("type", "any")
+    if kind == "array":
+        items = [*map(plain_type, schema.get("prefixItems", ()))] or [plain_type(schema.get("items", {}))]
+        return f"list of {', '.join(items)}"
+    if kind == "object":
+        values = schema.get("additionalProperties")
+        return f"object, {plain_type(values)} by name" if isinstance(values, dict) else "object"
+    return " or ".join([kind] if isinstance(kind, str) else kind)
+
+
+def documents_page() -> str:
+    """Return the reference of the documents of ``--json``."""
+    definitions = documents.schema()["$defs"]
+    kinds = [document.__name__ for document in documents.DOCUMENTS]
+    parts = [JSON_HEADER.rstrip()]
+    for name in [*kinds, *(name for name in definitions if name not in kinds)]:
+        head, _, attributes = definitions[name].get("description", "").partition("Attributes:")
+        meaning = wrapped(" ".join(head.replace("``", "`").split()))
+        keys = {key: value for key, value in definitions[name]["properties"].items() if key != "version"}
+        rows = [f"| `{key}` | {plain_type(value)} |" for key, value in keys.items()]
+        notes = re.sub(r"\n    (?=\S)", "\n- ", f"\n{attributes.strip(chr(10))}".replace("``", "`")).strip()
+        notes = "\n".join(wrapped(" ".join(note.split()), "  ") for note in re.split(r"\n(?=- )", notes) if note)
+        table = "\n".join(["| field | type |", "|---|---|", *rows])
+        parts.append("\n\n".join(filter(None, [f"## {name}", meaning, table, notes])))
+    return "\n\n".join(parts) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Return all generated pages."""
     texts = {DOCS / "tasks" / f"{name}.md": task_page(name) for name in TASKS}
@@ -303,6 +362,8 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "reference" / "cli.md"] = cli_page()
     texts[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
     texts[DOCS / "reference" / "config.md"] = config_page()
+    texts[DOCS / "reference" / "json.md"] = documents_page()
+    texts[DOCS / "reference" / "schema.json"] = json.dumps(documents.schema(), indent=1, ensure_ascii=False) + "\n"
     return texts
 
 

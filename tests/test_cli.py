@@ -167,7 +167,7 @@ def test_non_utf_8_candidate_fails_alone(tmp_path):
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", good, bad, *words)
     rows = results(output)
     assert rows["status"].to_dict() == {"good": "ok", "bad": "failed at load"}
-    assert rows.loc["bad", "error"] == f"{bad}:1: is not UTF-8 text from here on: save the file as UTF-8"
+    assert rows.loc["bad", "error"] == f"{bad}:1: is not UTF-8 text from here on; save the file as UTF-8"
     assert (output / "candidates" / "bad" / "source.py").read_bytes() == content
 
 

@@ -22,6 +22,7 @@ from envcoder_bench.cli.command_line import (
     refuse_others,
     settle_task,
 )
+from envcoder_bench.cli.json_output import is_json, put
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -146,13 +147,18 @@ def _search(args: argparse.Namespace) -> int:
     from envcoder_bench.cli.console import Console, exit_code, show_profile, show_ranking
     from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.search import launch, screen
+    from envcoder_bench.serve.documents import Search
+
+    final: list[RunResult] = []
 
     class View(screen.View):
         def say(self, text: str) -> None:
             print(text, flush=True)
 
         def show(self, result: RunResult) -> None:
-            show_ranking(result)
+            final.append(result)
+            if not is_json():
+                show_ranking(result)
             show_profile(result)
 
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
@@ -173,6 +179,8 @@ def _search(args: argparse.Namespace) -> int:
                 output_dir=None if args.output_dir is None else Path(args.output_dir),
                 view=view,
             )
+    rows = final[-1].ranked if final else ()
+    put(lambda: Search(best=result.best, complete=not result.stopped, command=result.command, final=rows))
     # a round's run that was stopped stops the search
     if result.stopped is not None:
         console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")

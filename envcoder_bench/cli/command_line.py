@@ -8,11 +8,12 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from envcoder_bench import __version__
+from envcoder_bench.cli.json_output import FLAG, is_json, json_output, put
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
@@ -49,6 +50,9 @@ class PlainParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.add_argument("--version", action="version", version=VERSION, help="show the version and exit")
+        self.add_argument(
+            FLAG, action="store_true", help="print one JSON document; messages and progress are JSON lines on stderr"
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse empty words: as a path, one would be the working folder."""
@@ -61,7 +65,7 @@ class PlainParser(argparse.ArgumentParser):
     def error(self, message: str):
         words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
         hints = "".join(self._near(word) for word in words if word.startswith("-"))
-        raise UserError(f"{message}{hints}; see --help")
+        raise UserError(f"{message}{hints}", advice="see --help")
 
     def _near(self, word: str) -> str:
         """Return a hint at the flag or the key that a word may have been meant to be."""
@@ -113,23 +117,28 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 
     A closed pipe or terminal affects neither the run nor its exit code.
     """
-    with best_effort_output():
+    with best_effort_output(json=FLAG in words):
         try:
             with shown_messages():
                 return run(list(words))
         except UserError as error:
-            message, code = f"error: {error}", 2
+            why, message, code = error, str(error), 2
         except OSError as error:
-            message, code = f"error: {disk_trouble(error)}", 2
-            if not disk_trouble(error):
+            why, message, code = error, disk_trouble(error), 2
+            if not message:
                 raise
         except (MemoryError, RuntimeError) as error:  # torch's have no class of their own on a CPU
-            message, code = "error: out of memory; give fewer environments", 2
+            why, message, code = error, "out of memory; give fewer environments", 2
             if "allocate" not in f"{error}" and not isinstance(error, MemoryError):
                 raise
         except KeyboardInterrupt as stop:
-            message, code = str(stop) or "stopped", 130
-        print(f"{name}: {one_line(message)}", file=sys.stderr)
+            why, message, code = stop, str(stop) or "stopped", 130
+        if is_json():
+            from envcoder_bench.serve.documents import error_document  # it imports torch, which --help does not need
+
+            put(lambda: error_document(why, message, code))
+        else:
+            print(f"{name}: {'error: ' * (code == 2)}{one_line(message)}", file=sys.stderr)
         return code
 
 
@@ -272,7 +281,7 @@ def flag_words(args: argparse.Namespace) -> list[str]:
 
 def flags_in(words: Sequence[str]) -> list[str]:
     """Return the flags among the words of a command line."""
-    return [word.split("=")[0] for word in words if word.startswith("--")]
+    return [word.split("=")[0] for word in words if word.startswith("--") and word != FLAG]
 
 
 def refuse_others(
@@ -373,15 +382,19 @@ class VisibleText:
 
 
 @contextmanager
-def best_effort_output() -> Iterator[None]:
-    """Print visible text only in this block; ignore failures of printing, and of the flush at its end."""
+def best_effort_output(json: bool = False) -> Iterator[None]:
+    """Print visible text only in this block; ignore failures of printing, and of the flush at its end.
+
+    With ``json`` the streams are those of ``json_output``.
+    """
     before = sys.stdout, sys.stderr
     opened = [_reopen(number) for number, stream in enumerate(before, 1) if stream is None]
     kept = iter(opened)
-    streams = [VisibleText(BestEffort(next(kept) if stream is None else stream)) for stream in before]
-    sys.stdout, sys.stderr = streams  # type: ignore[assignment]
+    streams: list[Any] = [VisibleText(BestEffort(next(kept) if stream is None else stream)) for stream in before]
     try:
-        yield
+        with ExitStack() as stack:
+            sys.stdout, sys.stderr = stack.enter_context(json_output(*streams)) if json else streams
+            yield
     finally:
         for stream in streams:
             stream.flush()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcoder_bench.cli.command_line import as_words
+from envcoder_bench.cli.json_output import FLAG, is_json, put
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
 from envcoder_bench.core.plain_text import own_codes
@@ -156,13 +157,14 @@ def finish(result: RunResult) -> int:
         sys.stderr.flush()
         path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *path])
-        os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
+        words = ["--resume", str(result.folder), *([FLAG] * is_json())]
+        os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", *words])
     if not result.complete:
         if any(row.measured and row.env_steps for row in result.rows):
             page = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
             print(f"the page of the results so far: {page}", file=sys.stderr)
         print(f"stopped {result.stopped_at}; resume with: {resume_command(result.folder)}", file=sys.stderr)
-    else:
+    elif not is_json():
         show_ranking(result)
     show_profile(result)
     if not result.trained:
@@ -224,12 +226,21 @@ def conclude(
             _write_page(result)
             if console is not None:
                 console.end_page("complete", PAGE)
+        put_ranking(result)
     except KeyboardInterrupt:
         if not result.complete:
             raise KeyboardInterrupt(f"stopped; resume with: {resume_command(result.folder)}") from None
         report = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
         print(f"stopped; the run is complete; {report} writes its page", file=sys.stderr)
     return exit_code(result)
+
+
+def put_ranking(result: RunResult) -> None:
+    """With ``--json``, set the ranking as the document of the command."""
+    from envcoder_bench.report.page.shell import PAGE
+    from envcoder_bench.serve.documents import ranking
+
+    put(lambda: ranking(result, result.folder / PAGE))
 
 
 def _write_page(result: RunResult) -> None:

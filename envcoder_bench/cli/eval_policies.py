@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, count, refuse_others
+from envcoder_bench.cli.json_output import put, show
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
@@ -109,7 +110,9 @@ def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
     from envcoder_bench.grid.report import render_summary, write_report
     from envcoder_bench.grid.run import GridProgress, Progress, begin_grid, run_grid
+    from envcoder_bench.grid.tables import rank_policies, summarize
     from envcoder_bench.report.page.status import Status, StatusPage
+    from envcoder_bench.serve.documents import Policies
 
     workers = _workers(args)
     if args.resume:
@@ -126,13 +129,13 @@ def _evaluate(args: argparse.Namespace) -> int:
     progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
 
-    def show(now: Progress) -> None:
+    def advance(now: Progress) -> None:
         progress(now)
         status.update(lambda: Status("evaluating", *progress.state, unit="episode"))
 
     try:
         with stop:
-            result = run_grid(inputs, folder, workers, show, lambda: stop.by is not None)
+            result = run_grid(inputs, folder, workers, advance, lambda: stop.by is not None)
         state = "writing the report" if result.complete else f"stopped; {COMMAND} --resume continues it"
     except KeyboardInterrupt:  # a second one
         raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume") from None
@@ -142,12 +145,21 @@ def _evaluate(args: argparse.Namespace) -> int:
             status.write(Status(state, ended=True))
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
+        put(lambda: Policies(folder=folder, complete=False))
         return 128 + int(stop.by or signal.SIGINT)
     # the page that shows the progress leads to the report from now on
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     status.write(Status("complete", link=page.name, ended=True))
-    print(render_summary(result.rows))
-    print(display_path(page))
+    show(
+        lambda: Policies(
+            folder=folder,
+            complete=True,
+            ranking=rank_policies(result.rows),
+            pairs=summarize(result.rows),
+            page=page,
+        ),
+        lambda: f"{render_summary(result.rows)}\n{display_path(page)}\n",
+    )
     return 0
 
 

@@ -22,6 +22,7 @@ from envcoder_bench.cli.command_line import (
     settle_task,
     split_items,
 )
+from envcoder_bench.cli.json_output import show
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -164,8 +165,8 @@ def build_parser() -> Parser:
     where.add_argument(
         "--extend",
         metavar="DIR",
-        help="add --candidates, --seeds or --learning_iterations (both as totals) to the complete run in DIR; on a CPU"
-        " the results are those of one larger run",
+        help="add --candidates, --seeds or --learning_iterations (both as totals, of all candidates) to the complete"
+        " run in DIR; on a CPU the results are those of one larger run",
     )
     return parser
 
@@ -174,19 +175,22 @@ def build_parser() -> Parser:
 
 
 def _describe(task: str, overrides: Sequence[str]) -> int:
-    from envcoder_bench.tools.describe import describe
+    from envcoder_bench.serve.documents import Task
+    from envcoder_bench.tools.describe import render_task, task_facts
 
     with user_input():
-        print(describe(task, shutil.get_terminal_size((110, 24)).columns, overrides))
+        facts = task_facts(task, overrides)
+    show(lambda: Task(facts=facts), lambda: render_task(facts, shutil.get_terminal_size((110, 24)).columns) + "\n")
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
+    from envcoder_bench.serve.documents import check
     from envcoder_bench.tools.check import check_candidates, render_check
 
     result = check_candidates(args.task, flag_words(args), args.candidates, args.candidate_idx, args.num_envs)
     width = max(80, min(160, shutil.get_terminal_size((110, 24)).columns))
-    print(render_check(result, width), end="")
+    show(lambda: check(result), lambda: render_check(result, width))
     return 0 if result.passed else 1
 
 

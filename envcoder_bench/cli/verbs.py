@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcoder_bench.cli.command_line import PlainParser, count
+from envcoder_bench.cli.json_output import put, show
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind
 from envcoder_bench.core.overrides import split_overrides
-from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.sources.registry import task_names
 
@@ -45,6 +45,17 @@ def _file(flag: str, value: str | None, suffix: str) -> Path | None:
     if not Path(value).absolute().parent.is_dir():
         raise UserError(f"{flag} {value}: there is no folder {Path(value).parent}")
     return Path(value)
+
+
+def _written(**values: Any) -> Callable[[], Any]:
+    """Return what makes the document of a verb that writes files."""
+
+    def document() -> Any:
+        from envcoder_bench.serve.documents import Written  # it imports torch, which --help does not need
+
+        return Written(**values)
+
+    return document
 
 
 # check-task
@@ -80,14 +91,16 @@ def check_task(words: list[str]) -> int:
     args = parser.parse_args(rest)
     for word in args.overrides:
         parser.error(f"'{word}' is neither a flag nor key=value")
-    from envcoder_bench.tools.task_check import TaskFaults, check_task  # it imports torch, which --help does not need
+    from envcoder_bench.serve.documents import CheckedTask  # these import torch, which --help does not need
+    from envcoder_bench.tools.task_check import TaskFaults, check_task
 
     try:
         check_task(args.task, args.sim, args.device, overrides)
     except TaskFaults as faults:
-        print(faults)
+        findings, text = faults.findings, f"{faults}\n"
+        show(lambda: CheckedTask(task=args.task, passed=False, findings=findings), lambda: text)
         return 1
-    print(f"{args.task}: all checks pass")
+    show(lambda: CheckedTask(task=args.task, passed=True), lambda: f"{args.task}: all checks pass\n")
     return 0
 
 
@@ -130,12 +143,16 @@ def compare_runs(words: list[str]) -> int:
     output = _file("--output", None if args.output == "none" else args.output, ".html")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
+    from envcoder_bench.serve.documents import compared_runs
     from envcoder_bench.tools.compare import compare, comparison_page, render
 
     comparison = compare(args.runs)
-    print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="", file=own_codes(sys.stdout))
     if args.output is None:
         output = Path(args.runs[0]).resolve().parent / "compare.html"
+    show(
+        lambda: compared_runs(comparison, output),
+        lambda: render(comparison, screen_width(), bold=sys.stdout.isatty()),
+    )
     if output is not None:
         write_atomic(output, comparison_page(comparison))
         print(f"\n{display_path(output)}")
@@ -147,10 +164,16 @@ def _compare_pair(args: argparse.Namespace) -> int:
         raise UserError("--output is the page of several runs; that of a run is report.html in its folder")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.run.folder.policies import open_run
-    from envcoder_bench.tools.pair import render_pair
+    from envcoder_bench.serve.documents import compared_pair
+    from envcoder_bench.tools.pair import pair_facts, render_pair
 
     folder, first, second = args.runs
-    print(render_pair(open_run(folder), first, second, screen_width()), end="", file=own_codes(sys.stdout))
+    run = open_run(folder)
+    pair = run.pairs.named(first, second)
+    show(
+        lambda: compared_pair(pair, run.folder.path, pair_facts(run, first, second)),
+        lambda: render_pair(run, first, second, screen_width()),
+    )
     return 0
 
 
@@ -185,8 +208,9 @@ def print_completion(words: list[str]) -> int:
         shtab: Any = import_module("shtab")
     except ImportError as error:
         raise UserError("completion needs the package shtab: pip install shtab") from error
-    for parser in _parsers({**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_FOLDERS, shtab.DIRECTORY)}):
-        print(shtab.complete(parser, shell))
+    parsers = _parsers({**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_FOLDERS, shtab.DIRECTORY)})
+    text = "".join(f"{shtab.complete(parser, shell)}\n" for parser in parsers)
+    show(_written(text=text), lambda: text)
     return 0
 
 
@@ -253,6 +277,8 @@ def export(words: list[str]) -> int:
     from envcoder_bench.export.write import export_policy  # it imports torch, which --help does not need
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
+    files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets")}
+    put(_written(files={name: path for name, path in files.items() if path is not None}))
     outputs = "actions and commands of the drives" if done.command else "actions"
     print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
     print(f"{display_path(done.description)}: what goes in and out")
@@ -290,11 +316,12 @@ def list_parser() -> PlainParser:
 
 def list_runs(words: list[str]) -> int:
     args = list_parser().parse_args(words)
-    from envcoder_bench.tools.listing import find_runs, render_runs  # it imports torch, which --help does not need
+    from envcoder_bench.serve.documents import Runs  # these import torch, which --help does not need
+    from envcoder_bench.tools.listing import find_runs, render_runs
 
     with user_input():
         runs = find_runs([Path(folder) for folder in args.folders or ["runs"]])
-    print(render_runs(runs))
+    show(lambda: Runs(runs=runs), lambda: f"{render_runs(runs)}\n")
     return 0
 
 
@@ -334,6 +361,7 @@ def new_task(words: list[str]) -> int:
 
     output = None if args.output is None else Path(args.output)
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
+    put(_written(files={"task": task.folder}, notes=task.changes))
     for change in task.changes:
         print(f"- {change}")
     driven = f"{len(task.driven)} driven joints and control steps of {task.step}"
@@ -413,6 +441,7 @@ def _size(words: str) -> tuple[int, int]:
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
     from envcoder_bench.core.words import format_fitness
     from envcoder_bench.run.folder.policies import open_run
+    from envcoder_bench.serve.documents import Episodes, Played
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
     from envcoder_bench.video.page import VIDEOS, chosen, player, seed_text
@@ -437,14 +466,19 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
         seed = seed_text(run, episode.name, episode.seed)
         print(f"{episode.name} ({seed}): fitness {format_fitness(recording.episode_fitness(episode))}{ended}")
+    played = [
+        Played(each.name, each.seed, recording.episode_fitness(each), each.ended, each.steps * recording.dt)
+        for each in recording.episodes
+    ]
     # a window, or a file
     model = model_bytes(run.spec, recording)
-    if args.view:
-        viewer.view(recording, model)
-        return 0
-    if output is None:
+    if not args.view and output is None:
         (run.folder.path / VIDEOS).mkdir(exist_ok=True)
         output = run.folder.path / VIDEOS / "play.mp4"
+    put(lambda: Episodes(episodes=played, failed=recording.failed, video=output))
+    if output is None:
+        viewer.view(recording, model)
+        return 0
     look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3, seeds=True)
     try:
         render.render(recording, model, [output], look)
@@ -493,7 +527,8 @@ def write_report(words: list[str]) -> int:
 
     if args.video:
         print(f"--video executes the code of the candidates and of the task of {args.run}", file=sys.stderr)
-    print(display_path(write_page(args.run, args.video, executes=bool(args.video))))
+    page = write_page(args.run, args.video, executes=bool(args.video))
+    show(_written(files={"page": page}), lambda: f"{display_path(page)}\n")
     return 0
 
 

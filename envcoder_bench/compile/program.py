@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 Number = int | float | bool
-Fault = tuple[int | None, str]  # the line at which a function cannot be traced, and the reason
+Obstacle = tuple[int | None, str]  # the line at which a function cannot be traced, and the reason
 
 # the kinds of numbers in a program
 KINDS: dict[torch.dtype, str] = {

@@ -19,7 +19,7 @@ from envcoder_bench.compile.program import (
     FLOATS,
     MAX_NODES,
     Escape,
-    Fault,
+    Obstacle,
     Output,
     Program,
     Untraceable,
@@ -48,18 +48,18 @@ class Recorder(Values, TorchDispatchMode):
     Args:
         rows: number of environments of the sample tensors; no other axis should have this length, because it identifies
             the axis of environments.
-        file: the candidate's file, for the line in ``fault``.
+        file: the candidate's file, for the line in ``obstacle``.
 
     Attributes:
         program: the recorded program.
-        fault: the line and the reason if the function cannot be traced, because an unknown number affects Python's
+        obstacle: the line and the reason if the function cannot be traced, because an unknown number affects Python's
             control flow or a tensor that outlives the call. Recording ends there.
     """
 
     def __init__(self, rows: int, file: str) -> None:
         Values.__init__(self, rows)
         TorchDispatchMode.__init__(self)
-        self.fault: Fault | None = None
+        self.obstacle: Obstacle | None = None
         # whether the function may depend on the number of environments: it asked a tensor for its size, or ran code
         # that may do so unseen (TorchScript, operators without a rule)
         self._sized = False
@@ -67,16 +67,16 @@ class Recorder(Values, TorchDispatchMode):
         self._exits = Exits(self._leave_torch, self._note_size)
         self._writing = False  # whether a rule is running, whose operators are not recorded
 
-    def finished(self, outputs: dict[str, Output]) -> Program | Fault:
-        """Return the program of these outputs, without other nodes, or the fault that prevents it."""
-        fault = self.fault or self.unknown(outputs.values())
+    def finished(self, outputs: dict[str, Output]) -> Program | Obstacle:
+        """Return the program of these outputs, without other nodes, or the obstacle that prevents it."""
+        obstacle = self.obstacle or self.unknown(outputs.values())
         count = sum(len(output.nodes) for output in outputs.values())
-        if fault is None and count > MAX_NODES:
-            fault = None, f"returns {count} numbers for one environment; programs have at most {MAX_NODES}"
+        if obstacle is None and count > MAX_NODES:
+            obstacle = None, f"returns {count} numbers for one environment; programs have at most {MAX_NODES}"
         self._raise_as_nan(outputs)
         self.program.outputs = outputs
-        if fault is not None:
-            return fault
+        if obstacle is not None:
+            return obstacle
         program = pruned(self.program)
         program.sized = self._sized
         return program
@@ -129,13 +129,13 @@ class Recorder(Values, TorchDispatchMode):
 
         If one of the tensors in ``arguments`` is unknown, the reason is that of the tensor.
         """
-        if self.fault is not None or self._writing:
+        if self.obstacle is not None or self._writing:
             return
         self._writing, self.program.line = True, _line_now(self._file)
         try:
             write()
         except Exception as error:
-            self.fault = self.cause(arguments) or (self.program.line, _reason(name, error))
+            self.obstacle = self.cause(arguments) or (self.program.line, _reason(name, error))
         finally:
             self._writing = False
 
@@ -174,7 +174,7 @@ class Recorder(Values, TorchDispatchMode):
             self._keep(func, target, result, value)
         except Escape:
             raise
-        # without a value the result is unknown: a fault only if an output or the control flow depends on it
+        # without a value the result is unknown: an obstacle only if an output or the control flow depends on it
         except Exception as error:
             cause = self.cause((*args, *kwargs.values()))
             self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
@@ -193,8 +193,8 @@ class Recorder(Values, TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
             self._writing = True
-        if self.fault is not None:
-            (_, reason), self.fault = self.fault, None
+        if self.obstacle is not None:
+            (_, reason), self.obstacle = self.obstacle, None
             raise Untraceable(reason)
         return self.value(tensors) if isinstance(tensors, Tensor) else [self.value(x) for x in tensors]
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
+from envcoder_bench.compile.program import FLOATS, Node, Number, Obstacle, Output, Program
 
 MAX_SHARE = 12  # largest share in (k * n + offset) // share; the sample sizes have all remainders of such divisions
 MAX_DIVISOR = 64  # largest divisor in n // divisor and n % divisor, if one of the sample sizes is a multiple of it
@@ -27,8 +27,8 @@ def equal(first: Program, second: Program) -> bool:
     return first.outputs == second.outputs and _first_difference(both) is None and not _varying(both)
 
 
-def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program | Fault:
-    """Return one program for recordings of a function with different numbers of environments, or a fault.
+def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program | Obstacle:
+    """Return one program for recordings of a function with different numbers of environments, or an obstacle.
 
     Args:
         programs: the pruned recordings.

@@ -20,16 +20,17 @@ from envcoder_bench.compile import (  # noqa: F401  they register rules
     structure,
 )
 from envcoder_bench.compile.cache import FunctionCache
-from envcoder_bench.compile.program import ACTION, Fault, Output, Program
+from envcoder_bench.compile.program import ACTION, Obstacle, Output, Program
 from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.sizes import equal, for_any_size
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, one_line
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.outputs import returned
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
@@ -40,7 +41,7 @@ ROWS = 131
 SIZES = (ROWS, 444, 473, 514, 566, 821, 999, 1057, 1135, 1161, 1168, 1268, 1392, 1440, 1470, 1600)
 
 
-Recorded = Program | Fault
+Recorded = Program | Obstacle
 
 
 class Untraced(NamedTuple):
@@ -144,7 +145,7 @@ class _SampleStates(NamedTuple):
         return result
 
     def first(self, record: Callable[[SampleState], Any]) -> Any:
-        """Return the program from the first device on which recording succeeds, else the fault on the first device."""
+        """Return the program from the first device on which recording succeeds, else the first device's obstacle."""
         results = []
         for device in dict.fromkeys(("cpu", str(self.task.device))):
             results.append(self._recorded(device, record))
@@ -198,7 +199,7 @@ class SampleState:
         return StateDict({**copies, **own_constants(self.constants, self.device)})
 
     def record_default(self, kind: Kind) -> Recorded:
-        """Return the program of the task's default for a missing function, or a fault."""
+        """Return the program of the task's default for a missing function, or an obstacle."""
         state, action = self.copy_state(), self.action.clone()
         call = partial(getattr(self.task, kind.default), action, state)
         return self._run(call, None, state, action, kind, (), False)
@@ -206,7 +207,7 @@ class SampleState:
     def record(
         self, kind: Kind, function: CandidateFunction, components: tuple[str, ...], incomplete: bool = False
     ) -> Recorded:
-        """Return the program of a function, or a fault; if ``incomplete``, without untraceable components."""
+        """Return the program of a function, or an obstacle; if ``incomplete``, without untraceable components."""
         state, action = self.copy_state(), self.action.clone()
         call = bind(function, state, action if kind.acts else None)
         return self._run(call, function, state, action, kind, components, incomplete)
@@ -236,19 +237,19 @@ class SampleState:
                 warnings.simplefilter("ignore")
                 with recorder, FromStream() if draws else nullcontext():
                     value = call()
-            if recorder.fault is not None:
-                return recorder.fault
+            if recorder.obstacle is not None:
+                return recorder.obstacle
             for name, x in self.parts(kind, value, components).items():
                 recorded = recorder.value(x)
                 outputs[name] = Output(recorded.nodes.reshape(-1).tolist(), recorded.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
-        # an untraceable component is a fault only if all components are needed
+        # an untraceable component is an obstacle only if all components are needed
         for i, name in enumerate(components):
-            fault = recorder.unknown([outputs[f"component{i}"]])
-            if fault is not None and not recorder.unknown([outputs[VALUE]]):
+            obstacle = recorder.unknown([outputs[f"component{i}"]])
+            if obstacle is not None and not recorder.unknown([outputs[VALUE]]):
                 if not incomplete:
-                    return fault[0], f"has the component {name!r}, which {fault[1]}"
+                    return obstacle[0], f"has the component {name!r}, which {obstacle[1]}"
                 del outputs[f"component{i}"]
         return recorder.finished(outputs)
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from envcoder_bench.compile.program import (
     Escape,
-    Fault,
     Number,
+    Obstacle,
     Output,
     Program,
     Untraceable,
@@ -111,16 +111,16 @@ class Values:
         value.unknown = reason
         return value
 
-    def unknown(self, outputs: Iterable[Output]) -> Fault | None:
+    def unknown(self, outputs: Iterable[Output]) -> Obstacle | None:
         """Return the line and the reason of the first unknown number that the outputs depend on."""
         return self._unknown([node for output in outputs for node in output.nodes])
 
-    def _unknown(self, nodes: Sequence[int]) -> Fault | None:
+    def _unknown(self, nodes: Sequence[int]) -> Obstacle | None:
         wanted = reachable(self.program, nodes)
         node = next((each for each in wanted if self.program.nodes[each].op == "unknown"), None)
         return None if node is None else (self.program.lines[node], self.program.nodes[node].name)
 
-    def cause(self, arguments: Sequence[Any]) -> Fault | None:
+    def cause(self, arguments: Sequence[Any]) -> Obstacle | None:
         """Return the line and the reason of the first unknown number among an operator's arguments."""
         tensors = [y for x in arguments for y in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(y, Tensor)]
         arrays = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if self.has_value(x)]

@@ -18,7 +18,16 @@ class OneLine:
 
 
 class UserError(OneLine, Exception):
-    """Bad input; the message says what was wrong, where, and what would be right."""
+    """Bad input; the message says what was wrong, where, and what would be right.
+
+    Attributes:
+        advice: what to do, which the text has after the message; empty if the message says it.
+        file: the user's file that is wrong; None if it is not known.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", file: Path | None = None) -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.advice, self.file = advice, file
 
     def __str__(self) -> str:
         return with_addresses(super().__str__())
@@ -62,11 +71,11 @@ def user_input(file: Path | None = None) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UserError(f"{file}: {error}" if file else str(error)) from None
+        raise UserError(f"{file}: {error}" if file else str(error), file=file) from None
     except UserError as error:
         if file is None:
             raise
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{file}: {error}", file=file) from error
 
 
 @contextmanager
@@ -89,12 +98,19 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def near_matches(word: str, words: Iterable[str]) -> str:
-    """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string."""
+def near_matches(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string.
+
+    ``cutoff`` is the least likeness, as of ``difflib.get_close_matches``.
+    """
     words = list(words)
     # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
     close = [each for each in words if each.lower() == word.lower()][:1]
-    close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words)
+    close = (
+        close
+        or [each for each in words if each.endswith(f".{word}")]
+        or difflib.get_close_matches(word, words, cutoff=cutoff)
+    )
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 

@@ -11,8 +11,9 @@ from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.input_copies import Inputs
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import Shaping
-from envcoder_bench.shaping.faults import FAULTS, shared_settings
+from envcoder_bench.shaping.faults import FAULTS
 from envcoder_bench.shaping.kinds import STAGES
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import bind, own_constants
 
 WARM_UPS = 2  # TorchScript compiles in its first calls

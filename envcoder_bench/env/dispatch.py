@@ -380,7 +380,7 @@ class Dispatcher:
             if is_change:
                 message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
                 # the task's own drives have no function
-                fault = Fault(message, self.shapings[group].file, kind="changed input")
+                fault = Fault(message, self.shapings[group].file, kind="changed input", remedy=Mutation.REMEDY)
                 if call is not None and (function := call.function) is not None:
                     fault = replace(fault, file=function.file, line=function.line, function=function.type)
                 self.fail(group, fault)

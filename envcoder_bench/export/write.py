@@ -188,7 +188,7 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
 
 def _write_model(spec: RunSpec, env: GroupedVecTask, robot: Path, path: Path) -> list[str]:
     """Write the robot's MJCF and its asset files beside it; return their paths relative to it."""
-    from envcoder_bench.sim.mujoco_plain import plain_model
+    from envcoder_bench.sim.portable_model import portable_model
 
     cfg = spec.config
     control = cfg.task.env.get("control", {})
@@ -196,7 +196,7 @@ def _write_model(spec: RunSpec, env: GroupedVecTask, robot: Path, path: Path) ->
     effort = env.dispatch.shapings[0].effort
     with user_input():
         timing, options = control_timing(cfg.task), engine_options(cfg.task)
-        model = plain_model(robot, *timing, effort, *gains, options, path.parent)
+        model = portable_model(robot, *timing, effort, *gains, options, path.parent)
     for name, content in model.assets.items():
         asset = path.parent / name
         if asset.parent.is_file():

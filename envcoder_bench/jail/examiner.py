@@ -22,9 +22,10 @@ from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Fault, Shaping, assemble
 from envcoder_bench.shaping.dicts import read_dicts
-from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, from_exception
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
@@ -136,10 +137,10 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     if not set(outputs) <= set(parts) or disagreeing(*_rows(parts, outputs, sample.rows), 1, sample.rows, exact):
         message = (
             f"untrusted code must be traceable: with {sample.rows} environments the function returned other numbers"
-            " than its trace: it must not depend on the number of environments (x.shape[0], len(x)), on the time or on"
-            " earlier calls"
+            " than its trace"
         )
-        raise CandidateError(message, FILE, function.line, function.type)
+        remedy = "it must not depend on the number of environments (x.shape[0], len(x)), the time or earlier calls"
+        raise CandidateError(message, FILE, function.line, function.type, remedy=remedy)
 
 
 def _error(fault: Fault) -> dict[str, Any]:

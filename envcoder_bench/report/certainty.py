@@ -7,6 +7,7 @@ import numpy as np
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
 from envcoder_bench.results.hacks import HALF_STEP
+from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.statistics import unseen_share
@@ -33,7 +34,8 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
         # what to do next: more seeds, or to look why
         why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
         lines.append(advice(pair, folder) or why)
-    return [*lines, *new_seeds(ranked), *several, *hacked(ranked), *half_step(ranked)]
+    held = [] if pairs is None else long_enough(pairs.last_quarter, ranked, folder)
+    return [*lines, *new_seeds(ranked), *several, *held, *hacked(ranked), *half_step(ranked)]
 
 
 def first_place(ranked: Sequence[Ranked]) -> list[str]:
@@ -75,6 +77,19 @@ def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
     return [f"on new seeds {leader.candidate} is expected to have {mean} [{low}, {high}]{luck}"]
 
 
+def long_enough(held: LastQuarter | None, ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
+    """Return whether the training was long enough for the ranks; empty if it is unknown, or if nothing is learnt."""
+    if held is None or nothing_learnt(ranked):
+        return []
+    correlation = f"Spearman's correlation {held.agreement:.2f} between iterations {held.begin:,} and {held.end:,}"
+    if held.enough:
+        return [f"ranks hold over the last quarter of the training ({correlation}); the best may still change places"]
+    changes = f"ranks still change over the last quarter of the training ({correlation})"
+    if held.at_ceiling > 0.5:
+        return [f"{changes}: most candidates are at the ceiling of the fitness"]
+    return [f"{changes}: train longer, {_longer(ranked, folder)}"]
+
+
 def unseen(ranked: Sequence[Ranked]) -> list[str]:
     """Return what the seeds do not tell of outcomes that they have not shown; empty without intervals over seeds."""
     tested = [row for row in ranked if row.interval_over == "seeds" and not math.isnan(row.vs_human_ci_low)]
@@ -86,7 +101,7 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
         groups = ", nor whether some candidates' seeds move together" if seeds == "2 seeds" and len(tested) > 1 else ""
         return [
             f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn{groups}; the"
-            " fitness has no bounds, so nothing here allows for it"
+            f" fitness has no bounds and the run no row {UNTRAINED}, so nothing here allows for it"
         ]
     alone = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
     alike = ", as far as the candidates are alike in this" if max(shares) < alone - 0.001 else ""
@@ -168,12 +183,17 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     what = "baseline" if first.baseline else "candidate"
     before = f"{UNTRAINED}, the policy before training, which has {level}"
     if any(row.fitness > untrained.fitness for row in candidates):
-        finding = f"the first {what}, {first.candidate} with {has}, is not above {before}"
+        finding = f"the highest-ranked {what}, {first.candidate} with {has}, is not above {before}"
     else:
-        finding = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
-    extend = f"eval-shapers --extend {folder} --learning_iterations N"
-    remedy = remedy or (LONGER if any(row.stopped_at for row in ranked) else extend)
+        finding = f"no {what} is above {before}; the highest-ranked, {first.candidate}, has {has}"
+    remedy = remedy or _longer(ranked, folder)
     return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
+
+
+def _longer(ranked: Sequence[Ranked], folder: str) -> str:
+    """Return how to train longer; a race cannot be extended."""
+    extend = f"eval-shapers --extend {folder} --learning_iterations N"
+    return LONGER if any(row.stopped_at for row in ranked) else extend
 
 
 def percent(share: float) -> str:

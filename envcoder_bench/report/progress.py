@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from tqdm.auto import tqdm
 
@@ -100,6 +100,10 @@ class Progress:
         self._average(now)
         self._shown = self._iteration
         self._next = now + self._interval
+        event = getattr(self._stream, "event", None)
+        if event is not None:  # the lines of --json
+            event("progress", text=self._prefix, done=self._iteration, total=self._total, **self._numbers())
+            return
         progress = f"{self._prefix} {self._iteration}/{self._total}"
         if self._bar is None:
             print(", ".join([progress, *self._parts(NAME_WIDTH[1])]), file=self._stream, flush=True)
@@ -123,6 +127,17 @@ class Progress:
         self._iterations_per_second += share * ((self._iteration - iteration) / passed - self._iterations_per_second)
         self._steps_per_second += share * ((self._env_steps - env_steps) / passed - self._steps_per_second)
         self._seen = (now, self._iteration, self._env_steps)
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return speed, seconds left, and the best candidate with its fitness, as far as they are known."""
+        numbers: dict[str, Any] = {}
+        if self._iterations_per_second > 0:
+            left = (self._total - self._iteration + self._after) * self._weight / self._iterations_per_second
+            numbers = {
+                "env_steps_per_second": round(self._steps_per_second / self._weight),
+                "seconds_left": round(left),
+            }
+        return numbers if self._best is None else {**numbers, "best": self._best[0], "fitness": self._best[1]}
 
     def _parts(self, name_width: int) -> list[str]:
         parts = []

@@ -74,6 +74,8 @@ class Metrics:
             room; if it is not 0, the row is not reliable.
         stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
         half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
+        expected: fitness to be expected of the candidate on new seeds: the mean of the first of many is higher, because
+            its seeds were lucky, too. NaN in a run of a single seed.
         hacked: why the candidate's policies are taken to exploit its reward, see ``results.hacks``; empty if not.
     """
 
@@ -94,6 +96,7 @@ class Metrics:
     stopped_at: int = metric(0, greatest)
     reason: str = metric("", first)
     half_step_fitness: float = metric(NAN, mean)
+    expected: float = metric(NAN, mean)
     hacked: str = metric("", first)
 
 

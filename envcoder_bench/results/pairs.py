@@ -11,6 +11,7 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.statistics import (
     LEVEL,
@@ -79,6 +80,7 @@ class Pairs:
         missing: why further candidates cannot be compared, by name.
         looks: how often the run was tested, as of ``ranking.rank``.
         extends: whether the run can be extended by seeds.
+        last_quarter: how well the ranks agree over the last quarter of the training; None if it is unknown.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Pairs:
         missing: Mapping[str, str] | None = None,
         looks: int = 1,
         extends: bool = True,
+        last_quarter: LastQuarter | None = None,
     ) -> None:
-        self._extends = extends
+        self._extends, self.last_quarter = extends, last_quarter
         self.names = list(model.names)
         self.missing = dict(missing or {})
         self._index = {name: k for k, name in enumerate(self.names)}
@@ -240,17 +243,24 @@ def more_seeds(seeds: int, folder: str, extends: bool = True) -> str:
     return f"eval-shapers --extend {folder} --seeds {seeds}" if extends else f"a new run with --seeds {seeds}"
 
 
-def run_pairs(model: FitnessModel, ranked: Sequence[Ranked], looks: int = 1, extends: bool = True) -> Pairs:
+def run_pairs(
+    model: FitnessModel,
+    ranked: Sequence[Ranked],
+    looks: int = 1,
+    extends: bool = True,
+    last_quarter: LastQuarter | None = None,
+) -> Pairs:
     """Return the pairs of a ranking.
 
     Args:
         model: of the candidates whose training is complete.
         looks: how often the run was tested, as of ``ranking.rank``.
         extends: whether the ranking is of one run, which can be extended by seeds unless it is a race.
+        last_quarter: how well the ranks agree over the last quarter of the training.
     """
     names = {*model.names}
     missing = {row.candidate: _missing(row) for row in ranked if row.candidate not in names}
-    return Pairs(model, missing, looks, extends and not any(row.stopped_at for row in ranked))
+    return Pairs(model, missing, looks, extends and not any(row.stopped_at for row in ranked), last_quarter)
 
 
 def _missing(row: Ranked) -> str:

@@ -49,8 +49,7 @@ class Ranked(Metrics):
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
-        expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, with its 95 % interval: the
-            mean of the first of many is high because its seeds were lucky, too. NaN in a run of a single seed.
+        expected_ci_low, expected_ci_high: 95 % interval of ``expected``.
         unseen: share of its seeds that may have an outcome unlike those seen, at 95 %; intervals and ``vs_human_p``
             allow for it. NaN without bounds of the fitness, where they do not.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
@@ -74,7 +73,6 @@ class Ranked(Metrics):
     tie_groups: tuple[int, ...] = ()
     p_best: float = NAN
     contender: bool = False
-    expected: float = NAN
     expected_ci_low: float = NAN
     expected_ci_high: float = NAN
     unseen: float = NAN
@@ -196,7 +194,9 @@ def fitness_model(
         if (row.candidate == UNTRAINED) == untrained:
             by_candidate.setdefault(row.candidate, []).append(row)
     episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
-    return FitnessModel({name: _whole(rows) for name, rows in by_candidate.items()}, evaluation, bounds, episodes)
+    failed = mean_or_nan([row.fitness for row in results if row.candidate == UNTRAINED and row.measured])
+    by_name = {name: _whole(rows) for name, rows in by_candidate.items()}
+    return FitnessModel(by_name, evaluation, bounds, episodes, NAN if untrained else failed)
 
 
 def _whole(rows: Sequence[Result]) -> dict[int, float]:

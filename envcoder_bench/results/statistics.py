@@ -151,6 +151,7 @@ class FitnessModel:
         evaluation: the fitness of the episodes, by candidate and seed; the k-th ones of a seed begin alike.
         bounds: the least and the greatest fitness of an episode.
         episodes: number of episodes of a seed, of candidates that ``evaluation`` does not have.
+        failed: the fitness of a seed that learns nothing, where there are no bounds; NaN if it is unknown.
     """
 
     def __init__(
@@ -159,11 +160,13 @@ class FitnessModel:
         evaluation: Evaluation | None = None,
         bounds: tuple[float, float] = UNBOUNDED,
         episodes: int = 1,
+        failed: float = NAN,
     ) -> None:
         self.names = [name for name, by_seed in fitness.items() if by_seed]
         self._index = {name: k for k, name in enumerate(self.names)}
         self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
         self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
+        self._failed = NAN if self._bounded else failed
         self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
         # means, within 0 and 1 if there are bounds
         table = np.full((len(self.names), len(self._seeds)), NAN)
@@ -222,14 +225,15 @@ class FitnessModel:
         return apart | apart.T
 
     def unseen(self, name: str) -> float:
-        """Return the share of seeds that may have an outcome unlike those seen, at 95 %; NaN without bounds.
+        """Return the share of seeds that may have an outcome unlike those seen, at 95 %; NaN if its size is unknown.
 
         With n seeds, none of which has another outcome, it is 1 - 0.05^(1 / n) (Clopper and Pearson, 1934). Where there
         are bounds, another outcome may be at one of them: intervals and differences allow for it. Candidates of a run
-        count for each other, all but UNLIKE of them. Without bounds nothing is known of such outcomes, and intervals do
-        not allow for them. Neither do they for one candidate alone of many that is unlike all others.
+        count for each other, all but UNLIKE of them. Without bounds another outcome may be that of a seed that learns
+        nothing, or the best of the run. One candidate alone of many that is unlike all others is not allowed for.
         """
-        return float(self._unseen_share[self._index[name]]) if self._bounded and self.has_spread else NAN
+        known = self._bounded or not math.isnan(self._failed)
+        return float(self._unseen_share[self._index[name]]) if known and self.has_spread else NAN
 
     def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
@@ -447,11 +451,12 @@ class FitnessModel:
         quantile = stdtrit(spread.degrees, 1 - LEVEL / 2)
         if self._bounded:
             low, high = _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
-            down, up = self._unseen
-            low, high = self._mean - np.hypot(self._mean - low, down), self._mean + np.hypot(high - self._mean, up)
-            return np.stack((np.maximum(low, 0.0), np.minimum(high, 1.0)))
-        half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
-        return np.stack((self._mean - half, self._mean + half))
+        else:
+            half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
+            low, high = self._mean - half, self._mean + half
+        down, up = self._unseen
+        low, high = self._mean - np.hypot(self._mean - low, down), self._mean + np.hypot(high - self._mean, up)
+        return np.stack((np.maximum(low, 0.0), np.minimum(high, 1.0)) if self._bounded else (low, high))
 
     @cached_property
     def _unseen_share(self) -> np.ndarray:
@@ -467,11 +472,15 @@ class FitnessModel:
     @cached_property
     def _unseen(self) -> np.ndarray:
         """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
+        low, high, most = 0.0, 1.0, 1.0
         if not self._bounded:
-            return np.zeros((2, len(self.names)))
+            if math.isnan(self._failed) or not len(self.names):
+                return np.zeros((2, len(self.names)))
+            low, high = min(self._failed, np.nanmin(self._fitness)), max(self._failed, np.nanmax(self._fitness))
+            most = max((high - low) ** 2 / 4, 1e-300)  # variance
         # seeds that differ as much as they can have shown what there is
-        hidden = np.maximum(1.0 - _variances(self._deviations), 0.0)
-        return np.stack((self._mean, 1.0 - self._mean)) * self._unseen_share * hidden
+        hidden = np.maximum(1.0 - _variances(self._deviations) / most, 0.0)
+        return np.stack((self._mean - low, high - self._mean)) * self._unseen_share * hidden
 
     def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""

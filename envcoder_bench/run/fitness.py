@@ -88,8 +88,8 @@ def _meaning(source: CandidateSource) -> str:
         if text:
             return " ".join(text.partition("\n\n")[0].split())
     line = functions[-1].lineno if functions else None
-    message = "needs a docstring: its first paragraph describes the measure and its unit in the results"
-    raise CandidateError(message, source.file, line, FITNESS)
+    remedy = "its first paragraph describes the measure and its unit in the results"
+    raise CandidateError("needs a docstring", source.file, line, FITNESS, remedy=remedy)
 
 
 def fitness_bounds(task: TaskSpec | None, cfg: RunConfig) -> tuple[float, float]:

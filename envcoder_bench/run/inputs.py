@@ -210,7 +210,7 @@ def refuse_unparsed(candidates: Sequence[CandidateSource]) -> None:
         except CandidateError as error:
             errors.append(error)
     others = f"; and {counted(len(errors) - 1, 'more candidate')} that cannot be parsed" if len(errors) > 1 else ""
-    raise UserError(f"{errors[0]}{others}")
+    raise UserError(f"{errors[0]}{others}") from errors[0]
 
 
 def _checked(sources: Mapping[str, Source]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from envcoder_bench.results.breakdown import Breakdown
 from envcoder_bench.results.csv_log import KEYS
 from envcoder_bench.results.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.results.effects import Study
+from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
 from envcoder_bench.results.pairs import Pair, Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank, read_ranking
@@ -134,6 +135,11 @@ class RunResult:
         except UserError:  # a damaged folder still has its ranking
             return run_pairs(fitness_model([]), self.ranked)
         return compare_pairs(folder, cfg, self.rows, self.ranked)
+
+    @property
+    def last_quarter(self) -> LastQuarter | None:
+        """How well the candidates' ranks agree over the last quarter of the training; None if it is unknown."""
+        return self.pairs.last_quarter
 
     def difference(self, first: str, second: str) -> Pair:
         """Return which of two candidates is better: difference, interval, p-value, verdict, and seeds that would tell.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -14,7 +15,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
 from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
-from envcoder_bench.search.merit import Merit, levels, merits
+from envcoder_bench.search.merit import Merits
 from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import HUMAN
 
@@ -69,7 +70,7 @@ class Attempt:
         fault: why it was not trained or has no fitness, without folders; otherwise None.
         episode_length: mean length of its evaluation episodes, control steps; None if unknown.
         points: the evaluations of its first training, for each seed.
-        by_seed: fitness by seed; the best so far is trained again in every round.
+        by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
     """
@@ -155,30 +156,31 @@ class Archive:
         """The baselines and the untrained policy, with which reports compare attempts."""
         return [*self.baselines.values(), *filter(None, [self.untrained])]
 
-    def merits(self) -> dict[str, Merit]:
-        """Return the merits of all attempts, baselines and ``untrained`` that have a fitness, by name; see merit.py."""
-        attempts, baselines = _measured(self.attempts), _measured(self.references)
-        values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
-        # seeds are compared by those who trained with several rounds: baselines, and the best so far
-        anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
-        if any(anchors):
-            fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)
-            anchors += [a.by_seed for a, _ in attempts if len(a.by_seed) > fewest]  # trained again in later rounds
-        return merits(values, levels(anchors), [a.name for a, _ in attempts if not a.stopped_at])
+    def merits(self) -> Merits:
+        """Return what is known of all attempts, baselines and ``untrained`` with a whole training."""
+        whole = [a for a, _ in _measured([*self.references, *self.attempts]) if not a.stopped_at]
+        # earlier versions did not write the seeds of a fitness
+        results = [(a.name, a.round, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
+        return _merits(tuple(results), self.reference, self.bounds)
 
     def order(self) -> list[str]:
         """Return the names of all baselines and attempts that have a fitness, the best first; of equals the earlier.
 
         Attempts that a race stopped come last: their fitness is that of a shorter training.
         """
-        merits, stopped = self.merits(), {a.name for a in self.attempts if a.stopped_at}
-        # stable even if reversed
-        return sorted(merits, key=lambda name: (name not in stopped, *merits[name].rank), reverse=True)
+        merits = self.merits()
+        stopped = {a.name: x for a, x in _measured(self.attempts) if a.stopped_at}
+        whole = sorted(merits.names, key=merits.score, reverse=True)  # stable even if reversed
+        return whole + sorted(stopped, key=lambda name: stopped[name], reverse=True)
 
     def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""
         measured = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
         return [measured[name] for name in self.order() if name in measured]
+
+    def leaders(self, count: int) -> list[Attempt]:
+        """Return the best ``count`` attempts with a whole training."""
+        return [attempt for attempt in self.ranked() if not attempt.stopped_at][:count]
 
     def best(self) -> Attempt | None:
         """Return the first of ``ranked``; None if it is empty."""
@@ -201,6 +203,14 @@ class Archive:
     def by_name(self) -> dict[str, Attempt]:
         """The attempts, the baselines and ``untrained``."""
         return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}
+
+
+@lru_cache(maxsize=8)
+def _merits(
+    results: tuple[tuple[str, int, tuple[tuple[int, float], ...]], ...], reference: str, bounds: tuple[float, float]
+) -> Merits:
+    rounds = {name: number for name, number, _ in results if number}
+    return Merits({name: dict(by_seed) for name, _, by_seed in results}, rounds, reference, bounds)
 
 
 def noted(fault: Fault | str | None, note: str) -> str:

@@ -3,7 +3,7 @@
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tqdm import tqdm
 
@@ -15,7 +15,7 @@ from envcoder_bench.search.archive import NO_REPLY, Archive, Proposal, proposal_
 from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
-from envcoder_bench.search.providers.code import extract_code
+from envcoder_bench.search.providers.code import ends_in_block, extract_code, other_functions
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
@@ -24,6 +24,7 @@ from envcoder_bench.shaping.faults import one_line as fault_line
 from envcoder_bench.shaping.source import reduced, without_script
 
 REPAIRED = ", repaired"
+UNFINISHED = "the reply ended inside its code block: give the whole file, and close the block"
 EXCERPT = 300  # characters of a reply without a candidate
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
 
@@ -80,6 +81,7 @@ class LLMProposer:
         self.usage = Usage()
         self._repairs = 0  # this round's, so far
         self._sources: dict[str, str] = {}  # this round's
+        self._unfinished: set[str] = set()  # candidates whose reply ended inside its code block
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Sample candidates from one prompt; fewer if the budget does not allow all.
@@ -133,6 +135,8 @@ class LLMProposer:
         if fault.kind == "duplicate":
             others = {name: source for name, source in self._sources.items() if name != proposal.name}
             return self._prompts.duplicate(archive, others, fault.twin, proposal.source)
+        if proposal.name in self._unfinished:
+            fault = replace(fault, remedy=UNFINISHED)
         return self._prompts.repair(fault, proposal.source)
 
     @property
@@ -185,6 +189,7 @@ class LLMProposer:
             fault = Fault(f"cannot be read: {fault_line(error)}", kind="no code")
             return Proposal(name, "", parents, origin, fault, reply=begin)
         if source:
+            (self._unfinished.add if ends_in_block(reply.text) else self._unfinished.discard)(name)
             return Proposal(name, source, parents, origin, left_out=left_out)
         error, note, begin = _without_code(reply, left_out, self._types or ())
         return Proposal(name, "", parents, origin, Fault(error, kind="no code"), left_out, note, begin)
@@ -200,14 +205,20 @@ class LLMProposer:
 
 def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -> tuple[str, str, str]:
     """Return why there is no candidate, the note for the user, and the beginning of a complete reply."""
+    begin = one_line(reply.text, EXCERPT)
     if reply.finish == LENGTH:
-        return "the reply was cut off", reply.error, ""
+        where = " inside its code block" if ends_in_block(reply.text) else ""
+        return (
+            f"no whole file: the reply was cut off{where}; think less, and write less",
+            reply.error,
+            begin or "(nothing)",
+        )
     if reply.finish != STOP or (reply.error and not reply.text):
         return NO_REPLY, reply.error, ""
     if reply.error:  # it is too long
         return reply.error, "", ""
-    begin = one_line(reply.text, EXCERPT)
     note = f"it begins: {begin}" if begin else "it is empty"
     only = f", only {join_words(left_out)}" if left_out else ""
     wanted = join_words(types) if left_out else "compute_* function"
-    return f"no {wanted} in the reply{only}", note, begin or "(nothing)"
+    others = "" if left_out else other_functions(reply.text)
+    return f"no {wanted} in the reply{only}{f'; {others}' if others else ''}", note, begin or "(nothing)"

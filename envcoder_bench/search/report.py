@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.plain_text import visible
-from envcoder_bench.core.words import counted, decimal_places, fixed, join_words, number, shorten, without_folders
+from envcoder_bench.core.words import counted, decimal_places, fixed, join_words, shorten, without_folders
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
@@ -22,6 +22,7 @@ from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import NAN, Ranked
 from envcoder_bench.results.statistics import Difference, FitnessModel
 from envcoder_bench.search.archive import Archive, Attempt, compared, difference
+from envcoder_bench.search.merit import expected_text
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.tasks.base import HUMAN
 
@@ -75,7 +76,7 @@ def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: Pag
         videos=videos or PageVideos(),
         sections=_sections(archive, facts, image),
         lead=_lead(archive, facts),
-        scores={name: merit.score for name, merit in archive.merits().items()},
+        scores={name: archive.merits().score(name) for name in archive.merits().names},
     )
     write_atomic(folder / REPORT, render_page(run))
     return [folder / REPORT, image]
@@ -114,13 +115,8 @@ def _lead(archive: Archive, facts: SearchFacts) -> list[str]:
     if best is None:
         return ["No candidate has a fitness yet."]
     note = without_folders(facts.final_note)
-    if note:
-        line = f"{note}."
-    else:
-        above = above_reference(archive, best, _digits(archive))
-        versus = f", {above} against {archive.reference}" if above else ""
-        line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
-        line += " There is no final evaluation yet."
+    line = f"{note}." if note else f"The best so far: {best.name}: {expected_text(archive.merits(), best.name)}."
+    line += "" if note else " There is no final evaluation yet."
     warning = nothing_learnt(ranking(archive), LONGER)
     return [line, warning] if warning else [line]
 
@@ -206,14 +202,14 @@ def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, s
     best = archive.best()
     if best is None:
         return {}
-    merit, seeds = archive.merits().get(best.name), counted(len(best.by_seed), "seed")
+    merits, seeds = archive.merits(), counted(len(best.by_seed), "seed")
     fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {facts.fitness_meaning}"
     facts_by_title = {
         "task": facts.task or "unknown",
         "candidate": f"{best.name} of the search {search}, written in round {best.round}",
         "origin": without_folders(best.origin),
         "fitness": fitness,
-        "score": "" if merit is None else f"{number(merit.score, 3, '+')}, above the baseline {archive.reference}",
+        "expected": expected_text(merits, best.name) if best.name in merits.names else "",
         "final evaluation": without_folders(facts.final_note),
     }
     return {title: visible(text) for title, text in facts_by_title.items() if text}

@@ -37,7 +37,7 @@ LEFT, RIGHT, BOTTOM, GAP = 0.075, 0.8, 0.8, 0.3  # margins of the panels: fracti
 def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: str) -> Path:
     """Draw candidates as dots by round, the baselines in each round, and the best so far as a line.
 
-    If candidates can be compared with a baseline, a second panel shows the differences by which they are ranked.
+    If the baseline has a fitness, a second panel shows the expected differences, by which candidates are ranked.
     """
     rounds = max((attempt.round for attempt in archive.attempts), default=0)
     merits = archive.merits()
@@ -47,12 +47,11 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
         return level if attempt.by_seed else attempt.fitness
 
     def above(attempt: Attempt, number: int) -> float | None:
-        merit = merits.get(attempt.name)  # over all of its seeds
-        return merit.mean if merit is not None and merit.paired else None
+        return merits.score(attempt.name) if attempt.name in merits.names else None  # over all of its seeds
 
     panels: list[tuple[str, Value]] = [("fitness", fitness)]
-    if any(merits[a.name].paired for a in archive.attempts if a.name in merits):
-        panels.append((f"above {archive.reference}, seed effects removed", above))
+    if merits.reference is not None:
+        panels.append((f"expected above {archive.reference}", above))
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
     figure, every, top = new_figure(WIDTH, height, title, f"fitness: {visible(fitness_meaning)}", len(panels))

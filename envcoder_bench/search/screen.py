@@ -14,9 +14,10 @@ from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.search import report
-from envcoder_bench.search.archive import NO_CODE, Archive, Attempt, best_of, difference, noted
+from envcoder_bench.search.archive import NO_CODE, Archive, best_of, noted
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.merit import expected_text
 from envcoder_bench.search.prompt.feedback import explain, idea
 from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.tasks.base import HUMAN
@@ -108,62 +109,28 @@ def spending(usage: Usage, spent: Spent) -> str:
 
 
 def best_so_far(archive: Archive) -> str:
-    """Compare the best so far with the baselines."""
+    """Say which is the best so far, what to expect of it on new seeds, and how it compares with the baseline."""
     best = archive.best()
     if best is None:
         return "no candidate has a fitness yet"
-    compared = [_against(best, reference.name, reference) for reference in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
-    text = f"best so far: {best.name}, fitness {number(best.fitness or 0.0)}{seeds}{''.join(compared)}"
-    rivals = _rivals(archive, best)
-    text = f"{text} ({'; '.join(rivals)})" if rivals else text
-    lines = [text, luck_of_the_best(archive, best), nothing_learnt(report.ranking(archive), LONGER)]
-    return "\n".join(line for line in lines if line)
-
-
-def luck_of_the_best(archive: Archive, best: Attempt) -> str:
-    """Return what to expect of the best on new seeds; empty for the only attempt."""
-    compared = sum(attempt.fitness is not None for attempt in archive.attempts)
-    if compared < 2:
-        return ""
-    expected = archive.model().expected.get(best.name)
-    luck = f"the best of {compared} is so by the luck of its seeds, too"
-    if expected is None:
-        return f"{luck}; with one seed each, how much is unknown"
-    mean, low, high = map(number, expected)
-    return f"{luck}: expected on new seeds is a fitness of {mean}, 95 % interval {low} to {high}"
+    lines = [f"best so far: {best.name}, fitness {number(best.fitness or 0.0)}{seeds}"]
+    merits = archive.merits()
+    if best.name in merits.names:
+        lines.append(expected_text(merits, best.name))
+    # a higher mean that is more likely luck
+    highest = best_of([a for a in archive.attempts if not a.stopped_at])
+    if highest is not None and highest is not best and highest.name in merits.names:
+        seeds = counted(len(highest.by_seed), "seed")
+        expected = number(merits.expected(highest.name)[0])
+        lines.append(
+            f"{highest.name} has {number(highest.fitness or 0.0)} on {seeds}, but {expected} is expected of it"
+        )
+    return "\n".join([*lines, *filter(None, [nothing_learnt(report.ranking(archive), LONGER)])])
 
 
 def _signed(value: float) -> str:
     return number(value, 3, "+")
-
-
-def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
-    mean = difference(attempt, baseline)
-    return "" if mean is None else f"; {_signed(mean)} against {name}"
-
-
-def _rivals(archive: Archive, best: Attempt) -> list[str]:
-    """Describe attempts with higher numbers than the best, and why they are not ranked first: see merit.py."""
-    merits, ranked = archive.merits(), [a for a in archive.ranked() if not a.stopped_at]
-    baseline = archive.baselines.get(archive.reference)
-    against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
-    lines: list[str] = []
-    # one that is further above the baseline than the best
-    further = max(against, key=lambda name: against[name], default=best.name)
-    if against.get(further, 0.0) > against.get(best.name, math.inf):
-        merit, seeds = merits[further], len(archive.by_name[further].by_seed)
-        by_seeds = merit.mean <= merits[best.name].mean
-        reason = f"{_signed(merit.mean)} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
-        lines.append(f"{further} is {_signed(against[further])} against {archive.reference}, but {reason}")
-    # one with a higher mean than the best
-    highest = best_of(ranked)
-    if highest is not None and highest is not best and highest.name != further:
-        only = f"on {counted(len(highest.by_seed), 'seed')} only"
-        if highest.name in against:
-            only = f"is only {_signed(against[highest.name])} against {archive.reference}"
-        lines.append(f"{highest.name} has {number(highest.fitness or 0.0)}, but {only}")
-    return lines
 
 
 def times(writing: float, training: float, left: float) -> str:

@@ -24,8 +24,10 @@ from envcoder_bench.shaping.contract import (
     Fault,
     Shaping,
 )
-from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, noting_returns
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
+from envcoder_bench.shaping.remedies import not_finite_remedy
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
@@ -232,7 +234,11 @@ class TrialState:
                     raise Mutation(in_place(key))
             return parse(value)
         except FAULTS as error:
-            raise from_exception(error, function, keys=real, returned_at=returns[0] if returns else None) from error
+            fault = from_exception(error, function, keys=real, returned_at=returns[0] if returns else None)
+            if isinstance(error, BadReturn) and error.not_finite:
+                remedy = not_finite_remedy(call, function, inputs)
+                fault = CandidateError.of(replace(fault.fault, remedy=remedy))
+            raise fault from error
 
     def _check_on_the_cpu(self, function: CandidateFunction) -> None:
         """Call the function on the CPU, which shows faults that CUDA does not show.
@@ -269,7 +275,7 @@ def _unchanged(x: Tensor, before: Tensor) -> bool:
 
 def in_place(key: str) -> str:
     """Return the message for a function that changed a tensor of the state."""
-    return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
+    return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do)"
 
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
@@ -277,8 +283,8 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     function = next((each for each in shaping.functions.values() if KINDS[each.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
-            message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
-            raise CandidateError(message, shaping.file)
+            message, remedy = f"{task.name} has no position drives of its own", f"define {' or '.join(ACTION_TYPES)}"
+            raise CandidateError(message, shaping.file, remedy=remedy)
         return task.default_action_dim
     if function.action_dim is not None:
         _try_width(function, function.action_dim, trial, task)

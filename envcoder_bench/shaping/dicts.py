@@ -39,8 +39,8 @@ def read_dicts(source: str, file: str) -> Dicts | None:
     assigned = {id(s.targets[0]) for s in statements if isinstance(s, ast.Assign)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in sections and id(node) not in assigned:
-            message = f"untrusted code may not use {node.id}: write all of it in the dict"
-            raise CandidateError(message, file, node.lineno)
+            message, remedy = f"untrusted code may not use {node.id}", "write all of it in the dict"
+            raise CandidateError(message, file, node.lineno, remedy=remedy)
     values: dict[str, Any] = {}
     lines: dict[str, dict[str, int]] = {}
     for statement in statements:
@@ -81,8 +81,8 @@ def _value(node: ast.expr, section: str, keys: tuple[str, ...], file: str, lines
         takes = "a number, None or a dict of numbers" if keys else "a dict"
         function = SECTION_TYPES[section]
         new = function in (REWARD, OBSERVATION, TERMINAL)
-        remedy = f"; write a new term in {function}(state_dict)" if new else ""
-        raise CandidateError(f"untrusted code: {where} must be {takes}{remedy}", file, node.lineno)
+        remedy = f"write a new term in {function}(state_dict)" if new else ""
+        raise CandidateError(f"untrusted code: {where} must be {takes}", file, node.lineno, remedy=remedy)
     if not _is_number(content, len(keys)):
         message = f"untrusted code: {where} must be at most {_limit(content, len(keys)):,.0f}, not {content}"
         raise CandidateError(message, file, node.lineno)

@@ -5,43 +5,49 @@ import inspect
 import re
 import sys
 import traceback
-import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from inspect import Parameter
 from types import CodeType, FrameType
 
-import torch
-
-from envcoder_bench import torch_utils
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.run_log import note
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Fault
+from envcoder_bench.shaping.remedies import (
+    Shape,
+    argument_remedy,
+    branch_remedy,
+    column_remedy,
+    device_remedy,
+    name_remedy,
+    numpy_remedy,
+)
 
 FAULTS = (Exception, SystemExit)  # exceptions of candidates; others that they raise become ``Exit``
 MAX_MESSAGE = 1000  # characters of an exception's message
+LIKE = 0.75  # least likeness of a name to the one that it may be meant for
 
 _UNDEFINED = re.compile(r"undefined value (\w+)")  # a message of TorchScript
-_DEVICE = re.compile(
-    "no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|be on the same device|invalid device ordinal"
-)
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_SETTINGS = {
-    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
-}
 
 
 class BadReturn(Exception):
-    """A function returned what its contract does not allow; the message starts with "returned"."""
+    """A function returned what its contract does not allow; the message starts with "returned".
+
+    Attributes:
+        got, want: the shape of a tensor and what it must be; empty where the shape is not what is wrong.
+        not_finite: whether it holds NaN or infinity.
+    """
+
+    def __init__(self, message: str, got: Shape = (), want: Shape = (), not_finite: bool = False) -> None:
+        super().__init__(message)
+        self.got, self.want, self.not_finite = got, want, not_finite
 
 
 class Mutation(Exception):
     """A function changed its input in place; the message says which."""
+
+    REMEDY = "return new tensors, or work on x.clone()"
 
 
 class Exit(Exception):
@@ -133,29 +139,36 @@ def from_exception(
     """
     when, name = at_step(step), _undefined_name(error)
     keys, parameters = [*keys], [] if function is None else [parameter.name for parameter in function.parameters]
-    remedy = _name_remedy(name, function, keys) if name else ""
-    near = near_matches(name, dict.fromkeys([*parameters, *keys])) if name and not remedy else ""
-    remedy = remedy or _device_remedy(error)
+    near = near_matches(name, dict.fromkeys([*parameters, *keys]), LIKE) if name else ""
+    remedy = name_remedy(name, function, keys, bool(near)) if name else ""
+    near = "" if remedy else near
+    remedy = remedy or device_remedy(_text(error)) or branch_remedy(_text(error))
     if function is None:
         message = f"raised {one_line(error)} while the file was loaded{near}"
         return CandidateError(message, file, line_in(error, file), kind="raised", remedy=remedy)
     if isinstance(error, BadReturn):
         place = function.file, returned_at or return_line(function), function.type
-        return CandidateError(f"{error}{when}", *place, "returned")
+        return CandidateError(f"{error}{when}", *place, "returned", column_remedy(error.got, error.want, function))
     if isinstance(error, Mutation):
-        return CandidateError(f"{error}{when}", function.file, function.line, function.type, "changed input")
+        place = function.file, function.line, function.type
+        return CandidateError(f"{error}{when}", *place, "changed input", error.REMEDY)
     if not near:
-        remedy = remedy or _numpy_remedy(error) or _argument_remedy(error, function)
+        remedy = remedy or numpy_remedy(error, _text(error), _in_numpy(error)) or argument_remedy(error, function)
     line = line_in(error, function.file) or function.line
     message = f"raised {one_line(error)}{when}{near}"
     return CandidateError(message, function.file, line, function.type, "raised", remedy)
+
+
+def _in_numpy(error: BaseException) -> bool:
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name.partition(".")[0] == "numpy" for name in modules)
 
 
 def of_patch(error: BaseException, file: str, step: int | None = None) -> Fault:
     """Return the fault of a function of a file that the task calls, such as a reward term."""
     cause = error.__cause__ or error
     line = line_in(cause, file) or getattr(error, "line", None)
-    return Fault(f"{error}{at_step(step)}", file, line, kind="raised", remedy=_device_remedy(cause))
+    return Fault(f"{error}{at_step(step)}", file, line, kind="raised", remedy=device_remedy(_text(cause)))
 
 
 def return_line(function: CandidateFunction) -> int:
@@ -203,64 +216,3 @@ def _undefined_name(error: BaseException) -> str:
     script = _UNDEFINED.search(_text(error))
     name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
     return name if isinstance(name, str) else ""
-
-
-def _name_remedy(name: str, function: CandidateFunction | None, keys: Collection[str]) -> str:
-    """Return what to do about a name that is not defined."""
-    if name in ("self", "cls"):
-        return "candidates are functions, not methods: take what self would have from the state, by parameters"
-    if name in ("state_dict", "state", "action", "actions", *keys):
-        return f"make it a parameter: {'def f' if function is None else function.type}(..., {name})"
-    if name == "F":
-        return "add import torch.nn.functional as F"
-    return f"add from isaacgym.torch_utils import {name}" if hasattr(torch_utils, name) else ""
-
-
-def _device_remedy(error: BaseException) -> str:
-    """Return what to do about a tensor on a device that is not the run's."""
-    return "make new tensors on the state's device: device=x.device" if _DEVICE.search(_text(error)) else ""
-
-
-def _numpy_remedy(error: BaseException) -> str:
-    """Return what to do about a function of NumPy that was called with a tensor."""
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
-    in_numpy = any(name.partition(".")[0] == "numpy" for name in modules)
-    is_about = isinstance(error, TypeError) and "numpy" in _text(error)
-    return "use torch's functions for tensors, as torch.sum(x, dim=1)" if in_numpy or is_about else ""
-
-
-def _argument_remedy(error: BaseException, function: CandidateFunction) -> str:
-    """Return what to change if a function without named parameters did not find its arguments."""
-    kinds = {parameter.kind for parameter in function.parameters}
-    unnamed = kinds and kinds <= {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
-    if not unnamed or not isinstance(error, (TypeError, IndexError)):
-        return ""
-    return (
-        "*args is empty and **kwargs has every key of the state: name the parameters, and decorate a function that"
-        " wraps another with functools.wraps"
-    )
-
-
-@contextmanager
-def shared_settings() -> Iterator[None]:
-    """Restore process-wide settings if the block changes them, and raise ValueError.
-
-    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
-    """
-    filters = warnings.filters[:]
-    before = {name: get() for name, (get, _) in _SETTINGS.items()}
-    changed = []
-    try:
-        yield
-    finally:
-        for name, (get, restore) in _SETTINGS.items():
-            if get() != before[name]:
-                changed.append(name)
-                restore(before[name])  # type: ignore[arg-type]
-        added = [x for x in warnings.filters if x not in filters]
-        if any(x[0] == "error" for x in added):
-            left = [x for x in warnings.filters if x in filters or x[0] != "error"]
-            warnings.resetwarnings()  # forgets what the removed filters have decided
-            warnings.filters[:] = left  # type: ignore[index]
-    if changed:
-        raise ValueError(f"changes {' and '.join(changed)}, which all candidates share: remove that call")

@@ -32,10 +32,11 @@ from envcoder_bench.shaping.contract import (
     CandidateWarning,
     with_patches,
 )
-from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
+from envcoder_bench.shaping.shared import shared_settings
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 from envcoder_bench.tasks.spec import Functions, Patches
 
@@ -93,13 +94,15 @@ def load_candidate(
     fault = misleading(source)
     if fault is not None:
         warnings.warn(CandidateWarning(replace(fault, file=file)), stacklevel=2)
-    # execute the module
-    module = _execute(name, source, file, seed, namespace)
-    scan = Scan(tree, helper_names(), sys.modules)
+    scan = Scan(tree, loaded=sys.modules)
     setter = scan.setter()
     if setter is not None:
-        message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
-        raise CandidateError(message, file, setter[0])
+        line, setting = setter
+        does = f"sets {setting}, which changes it" if "." in setting else f"uses {setting}, which changes torch"
+        raise CandidateError(f"{does} for all candidates", file, line, remedy="remove it")
+    # execute the module
+    module = _execute(name, source, file, seed, namespace)
+    scan.helpers = helper_names()
     # a task's dicts, and the functions that read the results of their terms
     added: Functions = {}
     patches: Patches = {}
@@ -117,8 +120,8 @@ def load_candidate(
             line, random_line = min(scan.line(section) for section in patches), None
         if shaper_type in functions:
             first = functions[shaper_type].line
-            message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
-            raise CandidateError(message, file, line)
+            message = f"{name_in_file} and {shaper_type} (line {first}) are one function"
+            raise CandidateError(message, file, line, remedy="keep one")
         functions[shaper_type] = CandidateFunction(
             type=shaper_type,
             file=file,
@@ -223,7 +226,8 @@ def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Par
         raise CandidateError(f"{name} must be a function or an object, not a class", file, line)
     unawaited = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if any(is_kind(call) for is_kind in unawaited):
-        raise CandidateError("must return its result at once: write it without async and yield", file, line, name)
+        remedy = "write it without async and yield"
+        raise CandidateError("must return its result at once", file, line, name, remedy=remedy)
     if isinstance(call, torch.nn.Module):
         call = _called_by(call, name, file, line)
     if isinstance(call, (torch.jit.ScriptFunction, torch.ScriptMethod)):
@@ -231,7 +235,7 @@ def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Par
     try:
         return tuple(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
-        raise CandidateError("has no readable parameters: define it with def", file, line, name) from None
+        raise CandidateError("has no readable parameters", file, line, name, remedy="define it with def") from None
 
 
 def _called_by(module: torch.nn.Module, name: str, file: str, line: int) -> Any:
@@ -290,10 +294,10 @@ def _refuse_bad_sets(
     for name, function in functions.items():
         other = by_stage.setdefault(KINDS[name].stage, function)
         if other is not function:
-            raise CandidateError(f"defines both {other.type} and {name}: keep one", file, function.line)
+            raise CandidateError(f"defines both {other.type} and {name}", file, function.line, remedy="keep one")
     if action_dim is not None and not any(KINDS[name].acts for name in functions):
-        message = f"ACTION_DIM is the width of the action of {' or '.join(ACTION_TYPES)}: define one or remove it"
-        raise CandidateError(message, file, scan.line("ACTION_DIM"))
+        message = f"ACTION_DIM is the width of the action of {' or '.join(ACTION_TYPES)}"
+        raise CandidateError(message, file, scan.line("ACTION_DIM"), remedy="define one or remove it")
 
 
 # Imports of IsaacGymEnvs' tensor helpers lead to our own if Isaac Gym is not installed. The finder is last in

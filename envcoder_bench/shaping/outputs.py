@@ -25,14 +25,19 @@ def floating(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tens
     """Return ``value`` if it is a floating-point tensor of ``shape``; ``what`` names a part of the result."""
     if _is_plain(value) and value.shape == shape and value.is_floating_point() and _has_numbers(value, on_cuda):
         return value
-    raise BadReturn(_complaint(value, shape, on_cuda, what))
+    raise _bad_return(value, shape, on_cuda, what)
 
 
 def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a tensor of ``shape`` of bools, integers or floating-point numbers."""
     if _is_plain(value) and value.shape == shape and _has_numbers(value, on_cuda) and not value.is_complex():
         return value
-    raise BadReturn(_complaint(value, shape, on_cuda, what))
+    raise _bad_return(value, shape, on_cuda, what)
+
+
+def _bad_return(value: object, shape: Shape, on_cuda: bool, what: str) -> BadReturn:
+    got = tuple(value.shape) if isinstance(value, Tensor) else ()
+    return BadReturn(_complaint(value, shape, on_cuda, what), got, shape)
 
 
 def returned(
@@ -118,7 +123,7 @@ def require_finite(value: Tensor, what: str = "") -> None:
     """Raise BadReturn if ``value`` holds NaN or infinity."""
     count = int((~torch.isfinite(value)).sum())
     if count:
-        raise BadReturn(not_finite(count, value.numel(), what))
+        raise BadReturn(not_finite(count, value.numel(), what), not_finite=True)
 
 
 def not_finite(count: int, total: int, what: str = "") -> str:
@@ -154,8 +159,8 @@ def _complaint(value: object, shape: Shape, on_cuda: bool, what: str) -> str:
 
 
 def _shape_hint(got: Shape, want: Shape) -> str:
-    if len(want) == 1 and got == (*want, 1):
-        return "squeeze it with .squeeze(-1)"
+    if len(want) == 1 and len(got) == 2 and got[0] == want[0] and got[1] in (1, got[0]):
+        return ""  # its remedy depends on the text of the function
     if len(want) == 1 and got == (1, *want):
         return "squeeze it with .squeeze(0)"
     if len(want) == 1 and len(got) == 2 and got[0] == want[0]:

@@ -35,6 +35,7 @@ _SAFE_MODULES = {
     "functools", "heapq", "isaacgym", "isaacgymenvs", "itertools", "logging", "math", "numbers", "numpy", "operator",
     "string", "textwrap", "time", "torch", "types", "typing", "typing_extensions", "warnings",
 }  # fmt: skip
+_SHARED_MODULES = {"torch", "math", "numpy", "random", "builtins"}  # whose attributes all candidates read
 _SETTERS = {
     "set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads", "set_num_interop_threads",
     "set_flush_denormal", "use_deterministic_algorithms", "set_float32_matmul_precision",
@@ -63,10 +64,18 @@ class Scan:
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
 
     def setter(self) -> tuple[int, str] | None:
-        """Return the first use of a function that changes torch for the whole process: (line, name)."""
+        """Return the first change of torch, or of another shared module, for the whole process: (line, name)."""
         nodes = self._walk(self.tree)
+        shared = {"torch", "Tensor", "math", "np"} - self.definitions.keys()
+        for name in self.modules & self.definitions.keys():
+            node = self.definitions[name][-1]
+            paths = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            paths += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            shared.update(name for path in paths if path.split(".")[0] in _SHARED_MODULES)
         uses = [(x.lineno, x.attr) for x in nodes if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
         uses += [(x.lineno, x.id) for x in nodes if isinstance(x, ast.Name) and x.id in _SETTERS]
+        sets = [x for x in nodes if isinstance(x, ast.Attribute) and stored(x) and root_of(x) in shared]
+        uses += [(x.lineno, ast.unparse(x)) for x in sets]
         return min(uses, default=None)
 
     def line(self, name: str) -> int:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
-from envcoder_bench.shaping.faults import FAULTS, Exit, by_user
+from envcoder_bench.shaping.faults import FAULTS, LIKE, Exit, by_user
 
 _ROTATED = "quat_rotate_inverse(root_states[:, 3:7], {}), from isaacgym.torch_utils import quat_rotate_inverse"
 _NO_LAST = "the state has no actions of the step before: dof_vel or torques can be penalized instead"
-_NO_OBJECT = "the keys that it reads, as parameters (docs/coming_from.md)"
+_NO_OBJECT = "a plain function with the keys that it reads as parameters"
 # names of other frameworks that are not keys, and how to compute them
 _COMPUTED = {
     "base_lin_vel": _ROTATED.format("root_states[:, 7:10]"),
@@ -31,12 +31,12 @@ DICTS = ("reward_terms", "reward_scales", "rew_scales")
 
 
 def instead(key: str, keys: Collection[str]) -> str:
-    """Return a hint for a name that is not a key: how to compute it, near matches, or where the keys are listed."""
+    """Return a hint for a name that is not a key: how to compute it, near matches, or all keys."""
     remedy = _COMPUTED.get(key)
     if remedy is not None and ("root_states" in keys or "root_states" not in remedy):
         needs_gravity = "gravity_vec" in remedy and "gravity_vec" not in keys
         return f"; instead: {remedy}" if not needs_gravity else f"; instead: {remedy}, gravity_vec is (0, 0, -1)"
-    return near_matches(key, keys) or "; eval-shapers with --describe lists the keys"
+    return near_matches(key, keys, LIKE) or f"; the keys are {', '.join(keys)}"
 
 
 def entries_of(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
@@ -130,7 +130,7 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
     if parameter.name not in by_name:
         if parameter.default is not Parameter.empty:
             return parameter.default
-        hint = instead(parameter.name, by_name.keys())
+        hint = instead(parameter.name, state.keys())
         raise CandidateError(
             f"parameter {parameter.name!r} is not a key of the state{hint}",
             function.file,

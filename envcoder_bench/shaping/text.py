@@ -33,18 +33,17 @@ _MISLEADING = re.compile(
 def unreadable(source: str) -> Fault | None:
     """Return why a text is not a valid candidate file, or None. Takes time linear in its length."""
     if 4 * len(source) > MAX_BYTES and len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return Fault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions")
+        return Fault(f"is larger than {MAX_BYTES >> 20} MiB", remedy="a candidate is a short file of functions")
     for number, line in enumerate(source.split("\n", 2)[:2], start=1):
         declared = _DECLARED.search(line.partition("#")[2])
         if declared is not None and not _may_declare(declared.group(1), source):
-            name = declared.group(1)[:40]
-            message = f"declares the encoding {name}: save the file as UTF-8 and remove the declaration"
-            return Fault(message, line=number)
+            remedy = "save the file as UTF-8 and remove the declaration"
+            return Fault(f"declares the encoding {declared.group(1)[:40]}", line=number, remedy=remedy)
     try:
         source.encode("utf-8")
     except UnicodeEncodeError as error:  # a lone surrogate
         line = source.count("\n", 0, error.start) + 1
-        return Fault("is not UTF-8 text from here on: save the file as UTF-8", line=line)
+        return Fault("is not UTF-8 text from here on", line=line, remedy="save the file as UTF-8")
     return None
 
 
@@ -55,8 +54,8 @@ def misleading(source: str) -> Fault | None:
         return None
     character = match.group()
     name = unicodedata.name(character, "a control character")
-    message = f"has the character U+{ord(character):04X} ({name}), which hides what the code does: remove it"
-    return Fault(message, line=source.count("\n", 0, match.start()) + 1)
+    message = f"has the character U+{ord(character):04X} ({name}), which hides what the code does"
+    return Fault(message, line=source.count("\n", 0, match.start()) + 1, remedy="remove it")
 
 
 def _may_declare(name: str, source: str) -> bool:

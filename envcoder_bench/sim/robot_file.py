@@ -17,7 +17,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from envcoder_bench.core.words import join_words
-from envcoder_bench.sim.mujoco_plain import check_copy, self_contained
+from envcoder_bench.sim.portable_model import check_copy, self_contained
 
 NOTHING_TO_STAND_ON = (
     'the robot floats, and nothing in the model can carry it: add <geom type="plane" size="0 0 1"/> to the worldbody, '

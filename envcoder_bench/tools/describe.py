@@ -1,8 +1,11 @@
-"""The description of a task as text: its fitness, functions that candidates may define, and the keys of its state."""
+"""The description of a task: its fitness, functions that candidates may define, and the keys of its state.
+
+``task_facts`` returns it as data, ``describe`` as text.
+"""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from string import Template
 from typing import Any
 
@@ -20,6 +23,84 @@ from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.spec import TaskSpec
 
 
+@dataclass(frozen=True)
+class FunctionFacts:
+    """A function that candidates may define: what it returns for n environments, and what the baselines' do."""
+
+    name: str
+    returns: str
+    baselines: dict[str, str]
+
+
+@dataclass(frozen=True)
+class KeyFacts:
+    """A key of ``state_dict``: its shape in words, unit and meaning; for a constant its value as text."""
+
+    key: str
+    shape: str
+    unit: str
+    meaning: str
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a candidate's author must know of a task.
+
+    Attributes:
+        task, summary: its title, and a sentence on the robot and the goal.
+        fitness, timing: what fitness measures; control rate, and length of an episode.
+        dt, max_episode_length: seconds of a control step, and control steps of an episode.
+        default_actions: what actions do without an action function; empty if one is needed.
+        dicts: names by which functions get several keys of the state as a dict.
+        names: names of joints, bodies, sensors and sites, in the order of the state's axes.
+        notes: what else the task says.
+        baselines: the files of the baselines.
+    """
+
+    task: str
+    summary: str
+    fitness: str
+    timing: str
+    dt: float
+    max_episode_length: int
+    functions: tuple[FunctionFacts, ...]
+    default_actions: str
+    state: tuple[KeyFacts, ...]
+    dicts: tuple[str, ...]
+    names: dict[str, tuple[str, ...]]
+    notes: str
+    baselines: dict[str, str]
+
+
+def task_facts(name: str, overrides: Sequence[str] = ()) -> TaskFacts:
+    """Return the description of a task as data; arguments and errors as of ``describe``."""
+    cfg = compose_config(name, overrides)
+    spec = RunSpec.of(cfg)
+    fitness = _fitness(spec)  # first: building a task takes a while
+    facts = task_contract(spec.task, cfg.task)
+    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
+    values = {key: shown(value) for key, value in facts.values.items()}
+    return TaskFacts(
+        task=cfg.task_title,
+        summary=spec.task.summary,
+        fitness=fitness,
+        timing=timing(facts),
+        dt=facts.dt,
+        max_episode_length=facts.max_episode_length,
+        functions=_functions(spec, facts),
+        default_actions=_default_actions(facts),
+        state=tuple(
+            KeyFacts(key, _shape(facts, key), field.unit, field.meaning, values.get(key, ""))
+            for key, field in facts.fields.items()
+        ),
+        dicts=tuple(_dicts(facts)),
+        names={what: names for what, names in axes.items() if names},
+        notes=facts.notes,
+        baselines={name: str(spec.task.baseline_path(name, cfg.task)) for name in BASELINE_FILES},
+    )
+
+
 def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     """Describe a task on lines of about ``width`` characters.
 
@@ -30,21 +111,34 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         ValueError: the task does not exist.
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
-    cfg = compose_config(name, overrides)
-    spec = RunSpec.of(cfg)
-    fitness = _fitness(spec)  # first: building a task takes a while
-    facts = task_contract(spec.task, cfg.task)
-    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
+    return render_task(task_facts(name, overrides), width)
+
+
+def render_task(facts: TaskFacts, width: int = 110) -> str:
+    """Return the description of a task as text."""
+    functions = [
+        "\n".join(
+            [
+                wrap(f"  {function.name}: {function.returns}", width, then="    "),
+                *(wrap(f"    {name}: {text}", width, then="      ") for name, text in function.baselines.items()),
+            ]
+        )
+        for function in facts.functions
+    ]
     sections = [
-        wrap(f"{cfg.task_title}: {spec.task.summary}", width, then=""),
-        wrap(f"fitness: {fitness}", width, then="  "),
-        wrap(f"timing: {timing(facts)}", width, then="  "),
+        wrap(f"{facts.task}: {facts.summary}", width, then=""),
+        wrap(f"fitness: {facts.fitness}", width, then="  "),
+        wrap(f"timing: {facts.timing}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(spec, facts, width),
+        *functions,
+        *(
+            [wrap(f"  without an action function: {facts.default_actions}", width, then="")]
+            * bool(facts.default_actions)
+        ),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
-        _state(facts, width, {key: shown(value) for key, value in facts.values.items()}),
-        *(wrap(line, width, then="    ") for line in _dicts(facts)),
-        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in axes.items() if names),
+        _state(facts.state, width),
+        *(wrap(f"  {line}", width, then="    ") for line in facts.dicts),
+        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in facts.names.items()),
     ]
     if facts.notes:
         sections.append("\n".join(wrap(line, width, then="    ") for line in facts.notes.replace("`", "").splitlines()))
@@ -64,21 +158,24 @@ def _fitness(spec: RunSpec) -> str:
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(spec: RunSpec, facts: TaskContract, width: int) -> list[str]:
+def _functions(spec: RunSpec, facts: TaskContract) -> tuple[FunctionFacts, ...]:
     purposes = {baseline: function_docs(spec.task, baseline, spec.config.task) for baseline in BASELINE_FILES}
-    sections: list[str] = []
-    for function in SHAPER_TYPES:
-        lines = [wrap(f"  {function}: {_returns(KINDS[function], facts)}", width, then="    ")]
-        for baseline, docs in purposes.items():
-            if function in docs:
-                lines.append(wrap(f"    {baseline}: {docs[function]}", width, then="      "))
-        sections.append("\n".join(lines))
-    if facts.default_action_dim is not None:
-        driven = "compute_dof_target" not in facts.refusals
-        use = "move the task's own position drives" if driven else "are applied by the task itself"
-        text = f"  without an action function: {facts.default_action_dim} actions {use}"
-        sections.append(wrap(text, width, then=""))
-    return sections
+    return tuple(
+        FunctionFacts(
+            name,
+            _returns(KINDS[name], facts),
+            {baseline: docs[name] for baseline, docs in purposes.items() if name in docs},
+        )
+        for name in SHAPER_TYPES
+    )
+
+
+def _default_actions(facts: TaskContract) -> str:
+    if facts.default_action_dim is None:
+        return ""
+    driven = "compute_dof_target" not in facts.refusals
+    use = "move the task's own position drives" if driven else "are applied by the task itself"
+    return f"{facts.default_action_dim} actions {use}"
 
 
 def _returns(kind: Kind, facts: TaskContract) -> str:
@@ -117,22 +214,22 @@ def _dicts(facts: TaskContract) -> Iterator[str]:
     for name in DICTS:
         entries = [key.removeprefix(f"{name}_") for key in facts.fields if key.startswith(f"{name}_")]
         if entries:
-            yield f'  {name} is also a dict: {name}["{entries[0]}"]'
+            yield f'{name} is also a dict: {name}["{entries[0]}"]'
 
 
-def _state(facts: TaskContract, width: int, values: Mapping[str, str]) -> str:
+def _state(state: Sequence[KeyFacts], width: int) -> str:
     columns: list[tuple[str, str, str]] = []
-    for key, field in facts.fields.items():
-        short = f" = {values[key]}" if key in values and " " not in values[key] else ""
-        columns.append((key, _shape(facts, key) + short, field.unit))
+    for key in state:
+        short = f" = {key.value}" if key.value and " " not in key.value else ""
+        columns.append((key.key, key.shape + short, key.unit))
     longest = [max(len(row[k]) for row in columns) for k in range(3)]
     lines: list[str] = []
-    for row, field in zip(columns, facts.fields.values()):
+    for row, key in zip(columns, state):
         head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
         # wrap without the head, whose spaces align the columns
         room = max(20, width - len(head))
-        meaning = wrap(field.meaning, room, then="").splitlines()
-        if row[0] in values and "=" not in row[1]:  # a list of numbers
-            meaning += wrap(f"= {values[row[0]]}", room).splitlines()
+        meaning = wrap(key.meaning, room, then="").splitlines()
+        if key.value and "=" not in row[1]:  # a list of numbers
+            meaning += wrap(f"= {key.value}", room).splitlines()
         lines += [head + meaning[0], *(" " * len(head) + line for line in meaning[1:])]
     return "\n".join(lines)

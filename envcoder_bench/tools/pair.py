@@ -21,24 +21,27 @@ def render_pair(run: OpenedRun, first: str, second: str, width: int = 100) -> st
     Raises UserError with near matches if the run has no such candidate.
     """
     pair = run.pairs.named(first, second)
+    facts = pair_facts(run, first, second)
+    head = [wrap(line, width) for line in (sentence(pair), advice(pair, display_path(run.folder.path))) if line]
+    column = max(map(len, facts)) + 2
+    lines = [wrap(f"{title.ljust(column)}{text}", width, then=" " * column) for title, text in facts.items()]
+    return "\n".join([*head, "", *lines]) + "\n"
+
+
+def pair_facts(run: OpenedRun, first: str, second: str) -> dict[str, str]:
+    """Return what a run says of two candidates beside the verdict, by title."""
     rows = {row.candidate: row for row in run.ranked}
     both = [rows[first], rows[second]]
-    folder = display_path(run.folder.path)
-    more = advice(pair, folder)
+    page = run.folder.path / PAGE
     facts = {
         "fitness": _fitness(both),
         "each seed": _each_seed(run, first, second),
         "where": _where(run, first, second),
         "functions": _functions(run, first, second),
         "hacked?": _hacked(both),
-        "more": f"{display_path(run.folder.path / PAGE)}, Why is one better?"
-        if (run.folder.path / PAGE).is_file()
-        else "",
+        "more": f"{display_path(page)}, Why is one better?" if page.is_file() else "",
     }
-    head = [wrap(line, width) for line in (sentence(pair), more) if line]
-    column = max(map(len, facts)) + 2
-    lines = [wrap(f"{title.ljust(column)}{text}", width, then=" " * column) for title, text in facts.items() if text]
-    return "\n".join([*head, "", *lines]) + "\n"
+    return {title: text for title, text in facts.items() if text}
 
 
 def _fitness(rows: list[Ranked]) -> str:

@@ -37,7 +37,7 @@ def recorded(body: str, purpose: int) -> Program:
     recorder.scalar(step, "step")
     with torch.no_grad(), stream.use(seed, step, purpose), recorder:
         value = f(**state)
-    assert recorder.fault is None, recorder.fault
+    assert recorder.obstacle is None, recorder.obstacle
     recorder.program.outputs["floats"] = Output(recorder.value(value).nodes.reshape(-1).tolist(), "f32")
     recorder.program.outputs["wholes"] = Output([], "i64")
     return recorder.program

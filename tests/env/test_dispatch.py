@@ -150,7 +150,7 @@ FUNCTIONS = [
     "compute_initial_state",
     "compute_goal",
 ]
-CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
+CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do)"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

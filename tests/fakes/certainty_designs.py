@@ -25,11 +25,15 @@ Draw = Callable[[np.random.Generator, int, int], Run]
 
 @dataclass(frozen=True)
 class Design:
-    """How runs are drawn, the bounds of their fitness, and whether others wrote it without knowing the model."""
+    """How runs are drawn, the bounds of their fitness, and whether others wrote it without knowing the model.
+
+    ``failed`` is the fitness of the untrained policy in a run without bounds, NaN in one without its row.
+    """
 
     draw: Draw
     bounds: tuple[float, float] = RATE
     blind: bool = False
+    failed: float = math.nan
 
 
 def _equal(truth: float, fitness: np.ndarray) -> Run:
@@ -208,6 +212,7 @@ EQUAL: dict[str, Design] = {
     **{f"learns or not, {p}": Design(learns_or_not(p)) for p in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)},
     "learns or not, 0.7, with noise": Design(learns_or_not(0.7, noise=0.02)),
     "learns or not, 0.7, bounds unknown": Design(learns_or_not(0.7, noise=0.02), UNBOUNDED),
+    "learns or not, 0.7, untrained known": Design(learns_or_not(0.7, noise=0.02), UNBOUNDED, failed=0.0),
     "one learns or not, 0.7": Design(one_learns_or_not(0.7)),
     "normal": Design(normal_seeds(1.0), UNBOUNDED),
     "normal within bounds": Design(normal_seeds(0.05)),
@@ -345,10 +350,10 @@ def _names(candidates: int) -> list[str]:
     return ["human", *(f"c{k:03d}" for k in range(candidates))]
 
 
-def model(fitness: np.ndarray, bounds: tuple[float, float]) -> FitnessModel:
+def model(fitness: np.ndarray, bounds: tuple[float, float], failed: float = math.nan) -> FitnessModel:
     """Return the model of a run; the first row is the human baseline's."""
     by_seed = (dict(enumerate(row)) for row in fitness.tolist())
-    return FitnessModel(dict(zip(_names(len(fitness) - 1), by_seed)), None, bounds, EPISODES)
+    return FitnessModel(dict(zip(_names(len(fitness) - 1), by_seed)), None, bounds, EPISODES, failed)
 
 
 def _random(*parts: object) -> np.random.Generator:
@@ -365,7 +370,7 @@ def equal_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
     marked, better, covered = 0, 0, []
     for _ in range(runs):
         truth, fitness = design.draw(rng, candidates, seeds)
-        run = model(fitness, design.bounds)
+        run = model(fitness, design.bounds, design.failed)
         human, *others = run.names
         differences = run.differences(human, others)
         marked += any(p < LEVEL for p in corrected([difference.p for difference in differences]))
@@ -387,7 +392,7 @@ def different_family(name: str, candidates: int, seeds: int, runs: int) -> Facts
     stated, true, held, covered, lucky, expected = [], [], [], [], [], []
     for _ in range(runs):
         truth, fitness = design.draw(rng, candidates - 1, seeds)
-        run = model(fitness, design.bounds)
+        run = model(fitness, design.bounds, design.failed)
         first, best = int(fitness.mean(axis=1).argmax()), int(truth.argmax())
         stated.append(run.chances[run.names[first]])
         true.append(first == best)
@@ -410,7 +415,7 @@ def extended_family(name: str, candidates: int, runs: int) -> Facts:
     for _ in range(runs):
         _, fitness = design.draw(rng, candidates, LOOKS[-1])
         for look, seeds in enumerate(LOOKS, 1):
-            run = model(fitness[:, :seeds], design.bounds)
+            run = model(fitness[:, :seeds], design.bounds, design.failed)
             human, *others = run.names
             if any(p < LEVEL for p in corrected([each.p for each in run.differences(human, others)], look)):
                 marked += 1

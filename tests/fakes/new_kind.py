@@ -40,7 +40,7 @@ def loaded_and_checked() -> None:
     assert fault(wrong).startswith("mine.py:2: in compute_bonus: returned shape (4, 3); it must be (4,)")
     assert "NaN or infinity in 4 of 4" in fault("def compute_bonus(dof_pos):\n    return dof_pos[:, 0] / 0 * 0\n")
     assert "(did you mean compute_bonus?)" in fault("def compute_bonu(dof_pos):\n    return dof_pos\n")
-    assert fault(f"{BONUS}{EXTRA}").endswith("compute_extra and compute_bonus (line 1) are one function: keep one")
+    assert fault(f"{BONUS}{EXTRA}").endswith("compute_extra and compute_bonus (line 1) are one function; keep one")
 
 
 def dispatched(compiled: bool) -> None:

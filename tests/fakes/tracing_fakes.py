@@ -20,7 +20,7 @@ from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.trace import ROWS
 
 Function = Callable[..., object]
-Fault = tuple[Any, str]  # a line and a reason
+Obstacle = tuple[Any, str]  # a line and a reason
 SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -2.5, 1e30, -1e-30, 88.9)
 STORES = {"floats": "O_floats[{place}] = {value};", "wholes": "O_wholes[{place}] = {value};"}
 
@@ -88,7 +88,7 @@ def tensors(value: object) -> list[Tensor]:
     return [x for part in parts for x in tensors(part)]  # type: ignore[union-attr]
 
 
-def record(f: Function, state: dict[str, Tensor]) -> Program | Fault:
+def record(f: Function, state: dict[str, Tensor]) -> Program | Obstacle:
     """Record a function on a sample of a state, as ``trace`` does."""
     n = next(iter(state.values())).shape[0]
     sample = {name: x[torch.arange(ROWS) % n] for name, x in state.items()}
@@ -97,8 +97,8 @@ def record(f: Function, state: dict[str, Tensor]) -> Program | Fault:
         recorder.load(x, name)
     with torch.no_grad(), recorder:
         value = f(**sample)
-    if recorder.fault is not None:
-        return recorder.fault
+    if recorder.obstacle is not None:
+        return recorder.obstacle
     values, outputs = [recorder.value(x) for x in tensors(value)], {}
     for name, chosen in (("floats", True), ("wholes", False)):
         parts = [own.nodes.reshape(-1) for own in values if (own.kind in FLOATS) == chosen]

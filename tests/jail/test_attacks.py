@@ -141,9 +141,7 @@ def test_attacks_make_no_connections(world):
 def test_attacks_with_hidden_effects_must_fail(world):
     """Attacks whose success is not visible in the answer must fail."""
     must = ("files", "other processes", "the network", "large graphs")
-    passed = [
-        name for name, one in BY_NAME.items() if one.kind in must and not isinstance(world.verdicts[name], Fault)
-    ]
+    passed = [name for name, one in BY_NAME.items() if one.kind in must and not isinstance(world.verdicts[name], Fault)]
     assert passed == []
 
 

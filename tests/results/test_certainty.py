@@ -54,10 +54,26 @@ def test_enough_seeds_that_all_learn_are_not_luck():
 
 
 @pytest.mark.parametrize("candidates", [1, 2])
-@pytest.mark.parametrize(("name", "seeds"), [(f"learns or not, {p}", n) for p in (0.5, 0.7) for n in (3, 5)])
+@pytest.mark.parametrize(
+    ("name", "seeds"), [(f"learns or not, {p}", n) for p in ("0.5", "0.7", "0.7, untrained known") for n in (3, 5)]
+)
 def test_candidates_whose_seeds_learn_or_not_are_not_marked(name, seeds, candidates):
     found = equal_family(name, candidates, seeds, 100)
     assert found["marked"] <= beyond(0.05, 100) and found["better"] <= beyond(0.05, 100)
+
+
+def test_without_bounds_a_seed_may_fail_as_the_untrained_policy_does():
+    """As with bounds from the untrained policy to the best of the run."""
+    fitness = np.array([[0.63] * 3, [0.9] * 3]) + 0.001 * np.array([[0, 1, 2], [1, 2, 0]])
+    p, with_failures = (model(fitness, UNBOUNDED, x).difference("c000", "human").p for x in (math.nan, 0.0))
+    assert p < 1e-4 and with_failures > LEVEL
+    low, high = model(fitness, UNBOUNDED, 0.0).interval("c000")[1:]
+    assert low < 0.9 * 0.4 and high == pytest.approx(0.901, abs=0.01)  # nothing in the run is better
+    means = {"human": 5.0, "a": 9.0, "untrained": 0.0}
+    rows = [Result(name, seed, "ok", mean + 0.01 * seed) for name, mean in means.items() for seed in (0, 1)]
+    shown = {row.candidate: row for row in rank(rows)}
+    assert shown["a"].vs_human_ci_low < 0 and shown["a"].unseen == pytest.approx(1 - 0.05**0.5)
+    assert {row.candidate: row for row in rank(rows[:4])}["a"].vs_human_ci_low > 0
 
 
 def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():
@@ -83,7 +99,7 @@ def test_notes_say_what_the_seeds_do_not_show():
     (many,) = notes(12, 5, RATE)
     assert "up to 6 %" in many and many.endswith("as far as the candidates are alike in this")
     (unbounded,) = notes(3, 2, UNBOUNDED)
-    assert "nor whether some candidates' seeds move together; the fitness has no bounds" in unbounded
+    assert "nor whether some candidates' seeds move together; the fitness has no bounds and the run no" in unbounded
     assert notes(3, 1, RATE) == []
 
 

@@ -292,7 +292,7 @@ BAD = [
     ),
     (
         "def compute_fitness(pole_angle):\n    return pole_angle\n",
-        "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph describes the measure",
+        "--fitness {file}:1: in compute_fitness: needs a docstring; its first paragraph describes the measure",
     ),
     (
         HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",

@@ -206,6 +206,7 @@ def test_error_is_explained_with_its_line():
     assert explain(Fault("no", "/a/x.py", 9), "one") == "x.py:9: no"
     assert explain(Fault("no place", remedy="add one"), "one") == "no place; add one"
     assert explain(Fault("x.py:1: made up"), "one") == "x.py:1: made up"
+    assert explain(Fault("read keys instead of gym (docs/coming_from.md)"), "") == "read keys instead of gym"
     fault = Fault("has no line: see '/c/d e/y.txt', /f/g", "/a b/x.py")
     assert explain(fault, "one") == "x.py: has no line: see 'y.txt', g"
     assert explain(Fault("no", "/a/human.py", 1, "f"), "one") == "human.py:1: in f: no"  # a line of another file

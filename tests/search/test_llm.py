@@ -91,7 +91,7 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
     assert found == replace(lost, source=source("r5_00 repair 1"), origin=found.origin, fault=None, note="", reply="")
     first, second = (request.messages[0].text for request in model.requests)
     assert second.startswith(first[:500]) and "Round 5 of 4" in second
-    assert "there was no compute_* function in the reply. The answer began:\n\nI would rather not.\n" in second
+    assert "in vain: no compute_* function in the reply. The answer began:\n\nI would rather not.\n" in second
     assert len("the system") + len(second) <= 20_000
     empty, _ = proposer(lambda r: "", tmp_path / "empty")
     (lost,) = empty.propose(archive, 5, 1)
@@ -106,7 +106,6 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
             "no reply",
             "declined: no (asked 3 times)",
         ),
-        (Reply("x", finish=LENGTH, error="cut off: raise --max_output_tokens"), "the reply was cut off", "raise --max"),
         (Reply("", error="it has no choices"), "no reply", "it has no choices (asked 3 times)"),
         (Reply("x" * 100_001), "the reply has 100,001 characters, more than 100,000 (asked 3 times)", ""),
     ],
@@ -117,6 +116,42 @@ def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path):
     assert (
         (lost.source, str(lost.fault), lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
     )
+
+
+def test_reply_that_is_cut_off_is_repaired_and_not_sent_again(tmp_path):
+    cut = Reply("Let me think.\n```python\nx = 1", finish=LENGTH, error="cut off: raise --max_output_tokens")
+    llm, model = proposer(lambda r: fenced(r) if "repair" in r.label else cut, tmp_path)
+    (lost,) = llm.propose(Archive(), 1, 1)
+    assert lost.note == cut.error and len(model.requests) == 1
+    (mended,) = llm.repair(Archive(), [(lost, lost.fault)])
+    assert mended.source == source("r1_00 repair 1")
+    assert "the reply was cut off inside its code block" in model.requests[1].messages[0].text
+
+
+def test_reply_that_ends_in_its_block_is_told_so_if_its_file_fails(tmp_path):
+    llm, model = proposer(lambda r: "```python\ndef compute_reward(x):\n    x.cla", tmp_path)
+    (torn,) = llm.propose(Archive(), 1, 1)
+    llm.repair(Archive(), [(torn, Fault("no attribute 'cla'", remedy="spell it"))])
+    assert "no attribute 'cla'; the reply ended inside its code block" in model.requests[-1].messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "def calculate_reward(x):\n    return x",
+            "it defines calculate_reward: the name must be one of those asked for",
+        ),
+        (
+            "class Reward:\n    def f(self):\n        pass\n\n    def compute_reward(self, x):\n        return x",
+            "compute_reward is a method of the class Reward: write it at the top level of the file, without self",
+        ),
+    ],
+)
+def test_other_functions_than_those_asked_for_are_named(code, told, tmp_path):
+    llm, _ = proposer(lambda r: f"```python\n{code}\n```", tmp_path)
+    (lost,) = llm.propose(Archive(), 1, 1)
+    assert str(lost.fault) == f"no compute_* function in the reply; {told}"
 
 
 def test_variant_of_a_term_is_not_sent_for_repair(tmp_path):

@@ -299,15 +299,12 @@ def test_replay_of_another_search_is_refused(tmp_path):
         UserError, match=r'another search: shaper_types is .*"compute_reward".* there and .* here, task is'
     ):
         provider.check({**META, "shaper_types": ["compute_torque"], "task": "Ant"})
-    provider.check(META, "s")
-    with pytest.raises(UserError, match="another system prompt: line 2 is '' there and 'more' here"):
-        provider.check(META, "s\nmore")
+    assert provider.check(META, "s") == ""
+    assert provider.check(META, "s\nmore") == "line 2 is '' there and 'more' here"
     transcript = Transcript(tmp_path / "t.jsonl", META)
     lacking = [replace(requests[0], messages=(Message("user", "new"),), label="r4_02")]
     with pytest.raises(UserError, match="no reply for r4_02: it holds r1_00 to r1_03"):
         complete_all(provider, lacking, transcript)
-    with pytest.raises(UserError, match="system prompt for r1_00: line 1 is 's' there and 't' here"):
-        complete_all(provider, [replace(requests[0], system="t")], transcript)
     with pytest.raises(UserError, match="no reply for a request without a label"):
         complete_all(provider, [replace(lacking[0], label="")], transcript)
     with pytest.raises(UserError, match=r"no reply for r1_00 \(asked again, time 2\)"):
@@ -319,6 +316,8 @@ def test_different_prompt_is_found_by_label(tmp_path):
     provider = ReplayProvider(path)
     changed = [replace(request, messages=(Message("user", "0.12"),), sample=k) for k, request in enumerate(requests)]
     assert complete_all(provider, changed, Transcript(tmp_path / "t.jsonl", META)) == replies and provider.by_label == 4
+    later = [replace(request, system="the prompt of a later version") for request in requests]
+    assert complete_all(provider, later, Transcript(tmp_path / "u.jsonl", META)) == replies and provider.by_label == 8
 
 
 def test_invalid_transcript_is_refused(tmp_path):

@@ -46,41 +46,29 @@ def test_spending_of_round_and_search_is_shown():
     assert screen.spending(Usage(), Spent()) == ""
 
 
-def test_best_so_far_compares_over_common_seeds():
-    best = Attempt("r1_00", 1, "", fitness=0.5, by_seed={0: 0.25, 1: 0.75})
-    baselines = {
-        "human": Attempt("human", 0, "", fitness=0.5, by_seed={1: 0.5}),
-        "unshaped": Attempt("unshaped", 0, ""),
-    }
-    told = screen.best_so_far(Archive([best], baselines))
-    assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
-    lucky = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={1: x}) for k, x in enumerate((0.1, 0.1, 0.51))]
-    rival = "r2_02 has 0.51, but is only +0.01 against human"
-    many = Archive([best, *lucky], baselines)
-    assert screen.best_so_far(many).splitlines()[0] == f"{told} ({rival})"
-    told = "best so far: r1_00, fitness 0.5, mean of 2 seeds"
-    rival = "r2_02 has 0.51, but on 1 seed only"
-    assert screen.best_so_far(Archive([best, *lucky])).splitlines()[0] == f"{told} ({rival})"
-    assert screen.best_so_far(Archive([], baselines)) == "no candidate has a fitness yet"
-
-
-def test_best_so_far_says_what_luck_has_to_do_with_it():
-    """Of twelve equal candidates one is 0.3 above human with its seeds."""
+def test_best_so_far_says_what_is_expected_of_it():
+    """Of twelve equal candidates one is 0.1 above the others with its seeds."""
     values = [[0.3 + 0.1 * math.sin(5 * k), 0.3 + 0.1 * math.sin(7 * k + 1)] for k in range(12)]
     attempts = [
         Attempt(f"r1_{k:02d}", 1, "", fitness=sum(own) / 2, by_seed=dict(enumerate(own)))
         for k, own in enumerate(values)
     ]
-    archive = Archive(attempts, {"human": Attempt("human", 0, "", fitness=0.3, by_seed={0: 0.25, 1: 0.35})})
-    best, told = archive.best(), screen.best_so_far(archive).splitlines()[1]
+    human = {"human": Attempt("human", 0, "", fitness=0.3, by_seed={0: 0.25, 1: 0.35})}
+    archive = Archive(attempts, human)
+    best, (first, second) = archive.best(), screen.best_so_far(archive).splitlines()
     assert best is not None and best.fitness is not None
-    mean, low, high = archive.model().expected[best.name]
+    mean, low, high = archive.merits().expected(best.name)
     assert low < 0.3 < mean < best.fitness - 0.02 and mean < high
-    luck = "the best of 12 is so by the luck of its seeds, too"
-    assert told.startswith(f"{luck}: expected on new seeds is a fitness of {mean:.4g}")
+    assert first == f"best so far: {best.name}, fitness {best.fitness:.4g}, mean of 2 seeds"
+    assert second.startswith(f"expected on new seeds is a fitness of {mean:.4g} [")
+    assert f"; {best.name} against human: cannot tell; difference " in second
+    # one lucky seed
+    late = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={2: x}) for k, x in enumerate((0.45, 0.1, 0.2))]
+    told = screen.best_so_far(Archive([*attempts, *late], human))
+    assert told.startswith("best so far: r1_") and "r2_00 has 0.45 on 1 seed, but 0.2" in told
     single = [Attempt(f"r1_{k:02d}", 1, "", fitness=own[0], by_seed={0: own[0]}) for k, own in enumerate(values)]
-    assert "with one seed each, how much is unknown" in screen.best_so_far(Archive(single))
-    assert "luck" not in screen.best_so_far(Archive(attempts[:1]))
+    assert "how surely is unknown: no candidate has two seeds" in screen.best_so_far(Archive(single))
+    assert screen.best_so_far(Archive([], human)) == "no candidate has a fitness yet"
 
 
 def row(name, versus=(math.nan, math.nan, math.nan), rank=1, faults=()):

@@ -178,7 +178,7 @@ def test_effort_follows_the_action_function_or_default_drives():
     assert shaping("ACTION_DIM = 3\ndef compute_torque(action): return action\n").effort
     assert not shaping("ACTION_DIM = 3\ndef compute_dof_target(action): return action\n").effort
     assert fault("def compute_reward(dof_pos): return dof_pos[:, 0]\n", task=FakeTask(4, default_action_dim=None)) == (
-        "mine.py: Fake has no position drives of its own: define compute_torque or compute_dof_target"
+        "mine.py: Fake has no position drives of its own; define compute_torque or compute_dof_target"
     )
 
 
@@ -215,7 +215,7 @@ def test_check_changes_neither_state_nor_generators():
 INVALID = [
     ("compute_reward", "1.0", "returned a float; it must be a tensor of shape (4,)"),
     ("compute_reward", "None", "returned None (is a return missing?); it must be a tensor of shape (4,)"),
-    ("compute_reward", "x[:, :1]", "returned shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)"),
+    ("compute_reward", "x[:, :1]", "returned shape (4, 1); it must be (4,); write x[:, 0] in place of x[:, :1]"),
     ("compute_reward", "x[:, 0][None]", "returned shape (1, 4); it must be (4,): squeeze it with .squeeze(0)"),
     ("compute_reward", "x", "returned shape (4, 3); it must be (4,): reduce the last axis, e.g. with .sum(dim=-1)"),
     (
@@ -244,7 +244,7 @@ INVALID = [
     (
         "compute_reward",
         "(x[:, 0], {'a': x[:, :1]})",
-        "returned component 'a' as shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)",
+        "returned component 'a' as shape (4, 1); it must be (4,); write x[:, 0] in place of x[:, :1]",
     ),
     *(
         (
@@ -290,7 +290,43 @@ INVALID = [
 def test_invalid_results_are_refused(name, returned, message):
     acts = name in ("compute_torque", "compute_dof_target")
     head = "ACTION_DIM = 2\n" * acts + f"def {name}({'action, ' * acts}dof_pos):\n    x = dof_pos\n"
-    assert fault(f"{head}    return {returned}\n") == f"mine.py:{3 + acts}: in {name}: {message}"
+    told = fault(f"{head}    return {returned}\n").partition("; division of ")[0]  # of NaN: see below
+    assert told == f"mine.py:{3 + acts}: in {name}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "remedy"),
+    [
+        ("x[:, 0] + x[:, 1:2]", "an (n,) and an (n, 1) were broadcast to (n, n): write x[:, 1] in place of x[:, 1:2]"),
+        ("x[:, 0] * x.sum(dim=-1, keepdim=True)", "were broadcast to (n, n): leave out keepdim=True"),
+        ("x[:, 0] * x[:, 1].unsqueeze(-1)", "were broadcast to (n, n): leave out .unsqueeze(-1)"),
+        # as many columns as environments by chance: the advice must be right for both
+        ("torch.cat((x, x[:, [1]]), dim=1)", "reduce the last axis, e.g. with .sum(dim=-1), unless an (n,) and an"),
+    ],
+)
+def test_result_with_too_many_columns_is_explained_by_the_text(returned, remedy):
+    told = fault(f"def compute_reward(dof_pos):\n    x = dof_pos\n    return {returned}\n")
+    assert "returned shape (4, 4); it must be (4,); " in told and remedy in told
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (
+            "    y = dof_pos[:, 0] - 99\n    return torch.sqrt(y)",
+            "; sqrt of -99.5 in line 3 is nan where dof_pos is -0.5 -0.13 0.24",
+        ),
+        ("    return 1 / (0 * dof_pos[:, 0])", "; division of -0 in line 2 is -inf"),
+        (
+            "    y = 0 * dof_pos[:, 0]\n    return torch.log(y) * progress_buf",
+            "; log of -0 in line 3 is -inf where dof_pos is",
+        ),
+    ],
+)
+def test_number_that_is_not_finite_has_its_operation_line_and_state(code, remedy):
+    told = fault(f"def compute_reward(dof_pos, progress_buf):\n{code}\n")
+    assert "returned NaN or infinity in 4 of 4 values; " in told and remedy in told
+    assert told.endswith(": guard it, as with torch.clamp")
 
 
 def test_action_function_without_a_working_width_is_refused():
@@ -360,8 +396,8 @@ def test_in_place_changes_of_inputs_are_refused(change, key):
     signature = "state_dict, dof_pos, actions, dof_vel_scale, progress_buf"
     code = f"def compute_reward({signature}):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
     assert fault(code) == (
-        f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): "
-        "return new tensors, or work on x.clone()"
+        f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do)"
+        "; return new tensors, or work on x.clone()"
     )
 
 
@@ -403,10 +439,17 @@ def test_changed_torch_settings_are_refused():
     code = "def compute_reward(dof_pos):\n    torch.set_grad_enabled({})\n    return dof_pos.sum(dim=-1)\n"
     assert fault(code.format(True)) == (
         "mine.py:1: in compute_reward: raised ValueError: changes torch's gradient mode, which all candidates share: "
-        "remove that call"
+        "remove that statement"
     )
     assert torch.is_grad_enabled()
     shaping(code.format(False))
+
+
+def test_functions_that_set_attributes_of_shared_modules_are_refused():
+    code = "def compute_reward(dof_pos):\n    vars(torch)['cos'] = torch.sin\n    return dof_pos.sum(dim=-1)\n"
+    cos = torch.cos
+    assert "changes torch.cos, which all candidates share: remove that statement" in fault(code)
+    assert torch.cos is cos
 
 
 def test_faults_of_the_baseline_report_the_baselines_file():

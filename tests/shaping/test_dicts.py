@@ -57,7 +57,7 @@ def test_nothing_is_run_and_the_dicts_keep_their_lines():
         ("rewards = {'up': {'history_length': 100}}", r"\['history_length'\] must be at most 64, not 100"),
         ("rewards = [1]", "rewards must be a dict"),
         ("rewards = other = {'up': 1.0}", r"must bind rewards as rewards = \{"),
-        ("rewards = {}; rewards['up'] = 2.0", "may not use rewards: write all of it in the dict"),
+        ("rewards = {}; rewards['up'] = 2.0", "may not use rewards; write all of it in the dict"),
         ("rewards = {}\nif True:\n    rewards = {'up': 1.0}", "must bind rewards|may not use rewards"),
         ("rewards = {}\ndef f():\n    rewards.clear()", "may not use rewards"),
     ],

@@ -18,6 +18,8 @@ def fault(code):
         ("quat_rotate_inverse(dof_pos, dof_pos)", "; add from isaacgym.torch_utils import quat_rotate_inverse"),
         ("F.relu(dof_pos)", "; add import torch.nn.functional as F"),
         ("dof_poss", " (did you mean dof_pos?)"),
+        ("tolerance(dof_pos, 2.0)", "; define it in this file, which must be whole"),
+        ("dof_pos if dof_pos[0] > 0 else 0", "; each environment has a value of its own: write torch.where("),
         ("dof_vel", "; make it a parameter: compute_reward(..., dof_vel)"),
         ("state_dict['dof_pos']", "; make it a parameter: compute_reward(..., state_dict)"),
         ("self.gain * dof_pos", "; candidates are functions, not methods"),
@@ -48,9 +50,9 @@ def test_names_that_are_missing_while_the_file_is_loaded_have_a_remedy():
         ("prev_actions", "the state has no actions of the step before"),
         ("obs_buf", "compute_observation"),
         ("dof_poss", "did you mean dof_pos?"),
-        ("self", "the keys that it reads, as parameters"),
-        ("env", "the keys that it reads, as parameters"),
-        ("nothing", "eval-shapers with --describe lists the keys"),
+        ("self", "instead: a plain function with the keys that it reads as parameters"),
+        ("env", "instead: a plain function with the keys that it reads as parameters"),
+        ("nothing", "; the keys are root_states, dof_pos,"),
     ],
 )
 def test_names_of_isaac_gym_say_how_to_compute_them(name, remedy):

@@ -1,8 +1,12 @@
+import builtins
 import gc
+import math
 import pickle
+import re
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from shaping_fakes import load
@@ -143,15 +147,15 @@ REFUSED = [
     ),
     (
         "def compute_torque(action): pass\n\ndef compute_dof_target(action): pass",
-        "3: defines both compute_torque and compute_dof_target: keep one",
+        "3: defines both compute_torque and compute_dof_target; keep one",
     ),
     (
         "def compute_terminal(state): pass\ndef compute_done(state): pass",
-        "2: compute_done and compute_terminal (line 1) are one function: keep one",
+        "2: compute_done and compute_terminal (line 1) are one function; keep one",
     ),
     (
         "ACTION_DIM = 2\ndef compute_reward(state): return 1",
-        "1: ACTION_DIM is the width of the action of compute_torque or compute_dof_target: define one or remove it",
+        "1: ACTION_DIM is the width of the action of compute_torque or compute_dof_target; define one or remove it",
     ),
     *(
         (
@@ -161,7 +165,7 @@ REFUSED = [
         for value in ("0", "101", "2.0", "True")
     ),
     *(
-        (code, "1: in compute_reward: must return its result at once: write it without async and yield")
+        (code, "1: in compute_reward: must return its result at once; write it without async and yield")
         for code in (
             "async def compute_reward(state): return 1",
             "def compute_reward(state): yield 1",
@@ -207,12 +211,37 @@ def test_file_without_a_known_function_is_refused():
 
 
 def test_torch_settings_are_restored_after_loading():
-    code = "torch.set_default_dtype(torch.float64)\ndef compute_reward(state): return 1\n"
+    code = "getattr(torch, 'set_default_' + 'dtype')(torch.float64)\ndef compute_reward(state): return 1\n"
     assert fault(code) == (
-        "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that call "
+        "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that statement "
         "while the file was loaded"
     )
     assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("statement", "owner", "name"),
+    [
+        ("setattr(torch, 'cos', torch.sin)", torch, "cos"),
+        ("vars(math)['pi'] = 3.0", math, "pi"),
+        ("delattr(np, 'sin')", np, "sin"),
+        ("setattr(Tensor, 'cos', Tensor.sin)", torch.Tensor, "cos"),
+        ("import builtins\nvars(builtins)['abs'] = max", builtins, "abs"),
+        ("import torch.nn.functional as F\nsetattr(F, 'relu', F.elu)", torch.nn.functional, "relu"),
+    ],
+)
+def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):
+    before = getattr(owner, name)
+    told = fault(f"{statement}\ndef compute_reward(state): return 1\n")
+    assert re.match(rf"mine\.py: raised ValueError: changes [\w.]+\.{name}, which all candidates share: ", told)
+    assert getattr(owner, name) is before and ("cos" in vars(torch.Tensor)) is False
+
+
+def test_statement_that_would_set_an_attribute_of_a_shared_module_is_named():
+    late = "def compute_reward(x):\n    if x[0, 0] > 9:\n        torch.cos = torch.sin\n    return x[:, 0]\n"
+    assert fault(late) == "mine.py:3: sets torch.cos, which changes it for all candidates; remove it"
+    assert fault("import math as m\nm.pi = 3\n").startswith("mine.py:2: sets m.pi, which changes it for all")
+    load("class np:\n    x = 1\nnp.x = 2\ndef compute_reward(state): return 1\n")
 
 
 def test_load_source_normalizes_bom_and_line_ends(tmp_path):
@@ -229,7 +258,7 @@ def test_declared_encoding_is_refused(tmp_path):
     file = tmp_path / "mine.py"
     file.write_bytes(b"# coding: utf-7\nx = 1  # +AAo-import os\n")
     assert load_source(file) == "# coding: utf-7\nx = 1  # +AAo-import os\n"
-    told = "mine.py:1: declares the encoding utf-7: save the file as UTF-8 and remove the declaration"
+    told = "mine.py:1: declares the encoding utf-7; save the file as UTF-8 and remove the declaration"
     assert fault(load_source(file)) == told
     file.write_bytes("# -*- coding: latin-1 -*-\n# é\n".encode("latin-1"))
     assert fault(load_source(file)).startswith("mine.py:1: declares the encoding latin-1")
@@ -242,7 +271,7 @@ def test_large_file_is_not_read_completely(tmp_path, monkeypatch):
         content.truncate(1 << 40)  # a terabyte of zeros, of which the disk holds nothing
     source = load_source(file)
     assert len(source) == MAX_BYTES + 1
-    assert fault(source) == "mine.py: is larger than 1 MiB: a candidate is a short file of functions"
+    assert fault(source) == "mine.py: is larger than 1 MiB; a candidate is a short file of functions"
     file.unlink()
     for line in (b"# \r\n", "# é\r".encode(), b"# \xff\n"):  # what remains of it is still too large
         file.write_bytes(b"\xef\xbb\xbf" + line * (MAX_BYTES // len(line) + 1))
@@ -271,7 +300,7 @@ def test_non_utf_8_bytes_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
-    assert fault(load_source(bad)) == f"mine.py:{line}: is not UTF-8 text from here on: save the file as UTF-8"
+    assert fault(load_source(bad)) == f"mine.py:{line}: is not UTF-8 text from here on; save the file as UTF-8"
 
 
 def test_module_is_unloaded_with_its_last_function():

@@ -36,7 +36,7 @@ def test_readable_sources_are_accepted(source):
 )
 def test_other_encodings_are_refused_by_name(name, line):
     told = unreadable(line.format(name) + "\nx = 1\n")
-    assert told.message.startswith(f"declares the encoding {name}: save the file as UTF-8")
+    assert told.message.startswith(f"declares the encoding {name}")
     assert told.line == line.count("\n") + 1
 
 
@@ -46,7 +46,7 @@ def test_latin_1_is_refused_only_with_non_ascii_characters():
 
 @pytest.mark.parametrize("source", ["x = 1\ny = '\ud800'\n", "x = 1\n# \udcff\n"])
 def test_text_that_is_not_utf_8_is_refused_with_its_line(source):
-    assert unreadable(source) == Fault("is not UTF-8 text from here on: save the file as UTF-8", line=2)
+    assert unreadable(source) == Fault("is not UTF-8 text from here on", line=2, remedy="save the file as UTF-8")
 
 
 @pytest.mark.parametrize("source", ["x" * (MAX_BYTES + 1), "é" * (MAX_BYTES // 2 + 1), "\udcff" * (MAX_BYTES // 3 + 1)])

@@ -9,7 +9,7 @@ from backends import ANYMAL, CARTPOLE
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.sim.mujoco_model import load_robot
-from envcoder_bench.sim.mujoco_plain import plain_model
+from envcoder_bench.sim.portable_model import portable_model
 from envcoder_bench.sources.registry import find_spec
 
 ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
@@ -145,11 +145,11 @@ def test_unknown_options_are_refused(tmp_path, options, message) -> None:
 @pytest.mark.parametrize("effort", [False, True])
 @pytest.mark.parametrize("options", [None, {"integrator": "discrete"}])
 @pytest.mark.parametrize("task, gains", [("Anymal", (85.0, 2.0)), ("Ant", (None, None)), ("Cartpole", (None, None))])
-def test_plain_model_matches_the_simulator(task, gains, options, effort):
+def test_portable_model_matches_the_simulator(task, gains, options, effort):
     path = find_spec(task).model_path
     sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains, options)
     sim.set_drive_mode(torch.tensor([effort]))
-    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains, options).xml)
+    model = mujoco.MjModel.from_xml_string(portable_model(path, 0.02, 4, effort, *gains, options).xml)
     data = mujoco.MjData(model)
     joints = model.nq - sim.num_dofs
     actuated = [k for k, limit in enumerate(sim.effort_limits.tolist()) if limit]

@@ -10,6 +10,7 @@ from envcoder_bench.core.settings import plain
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.results.effects import Study, studies, write_effects
+from envcoder_bench.results.last_quarter import LastQuarter, last_quarter
 from envcoder_bench.results.logs import Point, read_episodes, read_points
 from envcoder_bench.results.pairs import Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank
@@ -43,7 +44,19 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
 def compare_pairs(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], ranked: Sequence[Ranked]) -> Pairs:
     """Compare all pairs of a ranked run."""
     model = fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
-    return run_pairs(model, ranked, looks_at(folder, cfg))
+    return run_pairs(model, ranked, looks_at(folder, cfg), last_quarter=ranks_held(folder, cfg, rows))
+
+
+def ranks_held(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> LastQuarter | None:
+    """Return how well the ranks agree over the last quarter of the training; None if it is unknown."""
+    complete = {row.key for row in rows if row.measured and not row.stopped_at}
+    try:
+        status = folder.points.stat()
+        points = _points(folder.points, status.st_mtime_ns, status.st_size)
+    except (OSError, ValueError):  # ``rank_run`` warns where it matters
+        return None
+    short = None if cfg.evaluation.record else cfg.evaluation.point_steps
+    return last_quarter(points, complete, bounds_of(folder, cfg), short)
 
 
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times

@@ -16,7 +16,7 @@ from envcoder_bench.results.ranking import race_summary, summary, write_summary
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, write_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
-from envcoder_bench.run.folder.ranked import rank_run, write_studies
+from envcoder_bench.run.folder.ranked import rank_run, ranks_held, write_studies
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
@@ -103,10 +103,12 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     meaning = fitness_meaning(spec)
     short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
     results = _mark_hacked(folder, spec, results, short_points)
-    save_results(folder, sources, results)
-    _drop_stale_policies(folder, results)
     # the ranking
     ranked = rank_run(folder, cfg, results)
+    expected = {row.candidate: row.expected for row in ranked}
+    results = [replace(result, expected=expected[result.candidate]) for result in results]
+    save_results(folder, sources, results)
+    _drop_stale_policies(folder, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     # sort the logs as a run of one wave writes them, and draw pictures
     if folder.curves.is_file():
@@ -127,12 +129,14 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     # summary.json, with which the run is complete
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     env_steps = sum(result.env_steps for result in results)
+    held = ranks_held(folder, cfg, results)
     facts = {
         "task": cfg.task.name,
         "fitness_meaning": meaning,
         "seeds": list(run_seeds(cfg)),
         "num_envs_per_candidate": cfg.num_envs_per_candidate,
         "iterations": cfg.learning_iterations,
+        "ranks_last_quarter": None if held is None else round(held.agreement, 4),
         "env_steps": env_steps,  # these and the time also before the run was resumed
         "wall_time": round(saved.seconds, 3),
         "env_steps_per_second": round(env_steps / saved.seconds, 1) if saved.seconds > 0 else None,

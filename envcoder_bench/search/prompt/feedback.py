@@ -1,6 +1,7 @@
 """Feedback on the rounds so far for the model: the best candidates, their training, failures, and the history."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ FIRST_OTHERS = 3  # sources of other candidates that take precedence over the hi
 POINTS = 10  # evaluations shown per candidate
 LINE_WIDTH = 160  # characters of a line of the history
 ERROR_WIDTH = 600  # characters of an error
+_FOR_USERS = re.compile(r" \(docs/[^)]*\)")  # a model cannot open pages
 NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # other files whose lines an error may name
 
 
@@ -279,7 +281,7 @@ def _explained(attempt: Attempt) -> str:
 def explain(fault: Fault, source: str) -> str:
     """Return a fault as ``NAME:LINE: MESSAGE`` without folders, followed by that line of the candidate's source."""
     fault = fault.without_folders()
-    message = cut(fault.text, ERROR_WIDTH)
+    message = cut(_FOR_USERS.sub("", fault.text), ERROR_WIDTH)
     lines = source.splitlines() if Path(fault.file).stem not in NOT_CANDIDATES else []
     text = cut(lines[fault.line - 1].strip(), LINE_WIDTH) if fault.line and 0 < fault.line <= len(lines) else ""
     return (f"{fault.place}: {message}" if fault.place else message) + (f"\n    {text}" if text else "")

@@ -55,6 +55,28 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     return "\n\n".join(codes[index] for index in sorted(_with_helpers(codes, chosen))) + "\n"
 
 
+def ends_in_block(text: str) -> bool:
+    """Return whether a reply ends inside its last block of code, whose closing fence is missing."""
+    opened = ""
+    for line in _THOUGHTS.sub("", text).splitlines():
+        fence = _fence(line)
+        if opened and fence and not fence[1] and fence[0].startswith(opened):
+            opened = ""
+        elif fence and (not opened or fence[1]):
+            opened = fence[0]
+    return bool(opened)
+
+
+def other_functions(text: str) -> str:
+    """Return what a reply without a candidate defines in place of ``compute_*`` functions, in words."""
+    text = _THOUGHTS.sub("", text[:MAX_CHARS])
+    method = re.search(r"^class (\w+)(?:(?!^\S).*\n)*?[ \t]+def (compute_\w+)\(", text, re.MULTILINE)
+    if method is not None:
+        return f"{method[2]} is a method of the class {method[1]}: write it at the top level of the file, without self"
+    names = list(dict.fromkeys(re.findall(r"^def (\w+)\(", text, re.MULTILINE)))
+    return f"it defines {', '.join(names[:5])}: the name must be one of those asked for" if names else ""
+
+
 def _with_helpers(codes: list[str], chosen: list[int]) -> set[int]:
     """Return the chosen blocks, and for each missing name the last block that defines it."""
     if len(codes) == len(chosen):

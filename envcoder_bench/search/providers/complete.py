@@ -28,9 +28,12 @@ def no_code(reply: Reply) -> str:
 
 
 def no_answer(reply: Reply) -> str:
-    """Return why the same request should be sent again, in one line; empty for a complete reply, also without code."""
+    """Return why the same request should be sent again, in one line.
+
+    Empty for a complete reply, also without code, and for one that was cut off, as the next would be.
+    """
     reason = no_code(reply)
-    return "" if reason == NO_FUNCTION else reason
+    return "" if reason == NO_FUNCTION or reply.finish == LENGTH else reason
 
 
 def complete_all(
@@ -129,7 +132,7 @@ class _Asker:
             input_tokens=sum(reply.input_tokens for reply in answers),
             output_tokens=sum(reply.output_tokens for reply in answers),
             cost=sum(costs) if len(costs) == len(answers) else None,
-            error=reason + times,
+            error=reason + times if reason else answers[-1].error,
         )
 
     def answer_together(self, requests: Sequence[Request]) -> None:

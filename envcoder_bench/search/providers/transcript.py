@@ -210,8 +210,8 @@ def _short(meta: Mapping[str, Any], key: str) -> str:
 class ReplayProvider:
     """Answers requests from a transcript.
 
-    A request is found by its content. If its prompt contains slightly different measurements, it is found by its label,
-    provided that the system prompt is the same.
+    A request is found by its content, or else by its label: the prompts of another version, and of a search with other
+    measurements, differ.
 
     Attributes:
         meta: the inputs of the recorded search.
@@ -241,45 +241,39 @@ class ReplayProvider:
         self._system: str = replies[0]["request"]["system"]
         self.by_label = 0
         self._by_content: dict[str, Reply] = {}
-        self._by_label: dict[tuple[str, int], tuple[Request, Reply]] = {}
+        self._by_label: dict[tuple[str, int], Reply] = {}
         for record in replies:  # the last of several replies: after an error a resumed search repeats its requests
             request = request_of(record)
             self._by_content[record["hash"]] = reply_of(record)
-            self._by_label[request.label, request.attempt] = request, reply_of(record)
+            self._by_label[request.label, request.attempt] = reply_of(record)
 
-    def check(self, meta: Mapping[str, Any], system: str | None = None) -> None:
-        """Raise UserError if the transcript is of a search with other inputs.
+    def check(self, meta: Mapping[str, Any], system: str = "") -> str:
+        """Return how the system prompt differs from the recorded one, in one line; empty if it does not.
 
         Args:
             meta: the inputs of this search.
-            system: the system prompt of all requests; None to compare it with each request.
+            system: its system prompt.
+
+        Raises:
+            UserError: if the transcript is of a search with other inputs.
         """
         differences = different_keys(self.meta, as_json(meta), every=False)
         if differences:
             raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
-        if system is not None:
-            self._check_system(self._system, system, "")
-
-    def _check_system(self, there: str, here: str, where: str) -> None:
-        if there != here:
-            raise UserError(
-                f"--llm replay:{self.path} was recorded with another system prompt{where}: "
-                f"{_first_difference(there, here)}"
-            )
+        return "" if system == self._system else _first_difference(self._system, system)
 
     def complete(self, request: Request, count: int = 1) -> list[Reply]:
-        """Return the recorded reply. Raises UserError if there is none, or if the system prompt is different."""
+        """Return the recorded reply. Raises UserError if there is none."""
         reply = self._by_content.get(content_hash(request))
         if reply is not None:
             return [reply]
-        recorded, reply = self._by_label.get((request.label, request.attempt), (None, None))
+        reply = self._by_label.get((request.label, request.attempt))
         who = request.label or "a request without a label"
-        if recorded is None or reply is None or not request.label:
+        if reply is None or not request.label:
             labels = sorted({label for label, _ in self._by_label if label}, key=_natural)
             ends = f"it holds {labels[0]} to {labels[-1]}" if labels else "its requests have no labels"
             again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
             raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
-        self._check_system(recorded.system, request.system, f" for {who}")
         self.by_label += 1
         return [reply]
 

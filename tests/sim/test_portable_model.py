@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envcoder_bench.sim.mujoco_plain import plain_model
+from envcoder_bench.sim.portable_model import portable_model
 
 TETRA = "v 0 0 0\nv {0} 0 0\nv 0 {0} 0\nv 0 0 {0}\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
 MAIN = """<mujoco model="main">
@@ -112,7 +112,7 @@ def test_copy_with_assets_is_the_same_model_elsewhere(folder, tmp_path, monkeypa
     spec = mujoco.MjSpec.from_file(str(xml))
     spec.option.timestep = 0.005
     own = spec.compile()
-    made = plain_model(xml, 0.02, 4, effort=False)
+    made = portable_model(xml, 0.02, 4, effort=False)
     assert sorted(made.assets) == sorted(
         f"assets/{name}"
         for name in ("a.png", "b.png", "hills.png", "own.obj", "tetra.obj", "TETRA_2.OBJ", "tetra_3.obj")
@@ -130,13 +130,13 @@ def test_copy_with_assets_is_the_same_model_elsewhere(folder, tmp_path, monkeypa
 
 def test_files_beside_the_copy_are_not_replaced(folder, tmp_path):
     xml, place = write(folder, 'meshdir="meshes" texturedir="pictures"'), tmp_path / "place"
-    first = put(plain_model(xml, 0.02, 4, True, beside=place), place).read_bytes()
-    again = plain_model(xml, 0.02, 4, True, beside=place)
+    first = put(portable_model(xml, 0.02, 4, True, beside=place), place).read_bytes()
+    again = portable_model(xml, 0.02, 4, True, beside=place)
     assert put(again, place).read_bytes() == first
     (folder / "meshes" / "tetra.obj").write_text(TETRA.format(0.2), encoding="utf-8")
     os.utime(folder / "meshes" / "tetra.obj", (0, 0))  # MuJoCo caches files by name and second
     before = {file: file.read_bytes() for file in (place / "assets").iterdir()}
-    changed = put(plain_model(xml, 0.02, 4, True, beside=place), place)
+    changed = put(portable_model(xml, 0.02, 4, True, beside=place), place)
     assert {file: file.read_bytes() for file in before} == before
     own, copy = (mujoco.MjModel.from_xml_path(str(file)) for file in (xml, changed))
     np.testing.assert_allclose(copy.body_mass, own.body_mass, rtol=1e-5)
@@ -145,4 +145,4 @@ def test_files_beside_the_copy_are_not_replaced(folder, tmp_path):
 def test_model_without_assets_is_one_text(tmp_path):
     xml = tmp_path / "m.xml"
     xml.write_text('<mujoco><worldbody><body name="b"><joint name="j"/><geom size="1"/></body></worldbody></mujoco>')
-    assert plain_model(xml, 0.02, 4, True).assets == {}
+    assert portable_model(xml, 0.02, 4, True).assets == {}

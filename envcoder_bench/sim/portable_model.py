@@ -17,7 +17,7 @@ import numpy as np
 from envcoder_bench.sim.mujoco_model import load_robot, set_options
 
 
-class PlainModel(NamedTuple):
+class PortableModel(NamedTuple):
     """A model for MuJoCo without this package.
 
     Attributes:
@@ -29,7 +29,7 @@ class PlainModel(NamedTuple):
     assets: dict[str, bytes]
 
 
-def plain_model(
+def portable_model(
     xml: str | Path,
     dt: float,
     substeps: int,
@@ -38,7 +38,7 @@ def plain_model(
     damping: float | None = None,
     options: Mapping[str, Any] | None = None,
     beside: Path | None = None,
-) -> PlainModel:
+) -> PortableModel:
     """Return the MJCF file ``xml`` as one text and its assets, for MuJoCo without this package.
 
     Its time step is ``dt / substeps``. An actuator's control is an effort, N m or N, if ``effort`` is True, and else a
@@ -62,7 +62,7 @@ def plain_model(
         check_copy(model, text, assets)
     except ValueError as error:
         raise ValueError(f"{xml}: {error}") from error
-    return PlainModel(text, assets)
+    return PortableModel(text, assets)
 
 
 FOLDER = "assets"  # the folder of assets beside the copy

@@ -1,0 +1,1 @@
+"""What programs and agents read: documents of ``--json``, and the server of ``envcoder-bench mcp``."""

@@ -1,0 +1,82 @@
+"""What all candidates of a process share: settings, and the attributes of modules that their functions read."""
+
+import builtins
+import math
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional
+
+from envcoder_bench import torch_utils
+
+_SETTINGS = {
+    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+}
+_OWNERS: dict[str, Any] = {
+    **{module.__name__: module for module in (math, random, builtins, np, np.linalg, torch, torch_utils)},
+    **{module.__name__: module for module in (torch.nn.functional, torch.linalg, torch.special, torch.fft)},
+    "torch.Tensor": torch.Tensor,
+}
+_ABSENT = object()
+MOST_NAMED = 3
+
+
+@contextmanager
+def shared_settings() -> Iterator[None]:
+    """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
+
+    Private attributes do not count, nor new ones, except of ``torch.Tensor``, where they hide those of its base. A
+    filter that turns warnings into exceptions, also in code of others, is removed without an error.
+    """
+    filters = warnings.filters[:]
+    before = {name: get() for name, (get, _) in _SETTINGS.items()}
+    attributes = {name: dict(vars(owner)) for name, owner in _OWNERS.items()}
+    changed = []
+    try:
+        yield
+    finally:
+        for name, (get, restore) in _SETTINGS.items():
+            if get() != before[name]:
+                changed.append(name)
+                restore(before[name])  # type: ignore[arg-type]
+        for name, values in attributes.items():
+            changed += _restore(name, values)
+        added = [x for x in warnings.filters if x not in filters]
+        if any(x[0] == "error" for x in added):
+            left = [x for x in warnings.filters if x in filters or x[0] != "error"]
+            warnings.resetwarnings()  # forgets what the removed filters have decided
+            warnings.filters[:] = left  # type: ignore[index]
+    if changed:
+        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+        names = f"{', '.join(changed[:MOST_NAMED])}{more}" if more else " and ".join(changed)
+        raise ValueError(f"changes {names}, which all candidates share: remove that statement")
+
+
+def _restore(name: str, before: dict[str, Any]) -> list[str]:
+    """Give the attributes of a module or class their values from before; return the names of those that had others."""
+    owner = _OWNERS[name]
+    now = vars(owner)
+    try:
+        if now == before:  # one pass in C, which compares identities first
+            return []
+    except Exception:  # arrays, and objects of a candidate, may not be compared
+        pass
+    is_class = isinstance(owner, type)
+    public = [key for key in before if is_class or not key.startswith("_")]
+    changed = [key for key in public if now.get(key, _ABSENT) is not before[key]]
+    added = [key for key in now if key not in before] if is_class else []
+    for key in changed:
+        setattr(owner, key, before[key])
+    for key in added:
+        delattr(owner, key)
+    return [f"{name}.{key}" for key in (*changed, *added)]
