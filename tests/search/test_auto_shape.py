@@ -143,7 +143,7 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     archive = read_archive(folder / "archive.json")
     best = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert "Round 2 of 3" in second and best.source.strip() in second
-    assert "upright mean: " in second and "against unshaped" in second
+    assert "terms per step, with exploration noise: upright " in second and "\nunshaped: " in second
     assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
     assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]
