@@ -22,7 +22,15 @@ from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_n
 from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
-from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
+from envcoder_bench.shaping.source import (
+    ACTION_DIM,
+    REWARD_FACTORS,
+    Edit,
+    Source,
+    UnsupportedCode,
+    shaping_source,
+    unused,
+)
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import Key
 
@@ -232,7 +240,7 @@ def _outdated_docstrings(source: Source, before: Source) -> Iterator[Edit]:
 # operation: scale a number
 
 SPREADS = (0.2, 0.6, 0.6, 1.5)  # standard deviations of a factor's logarithm: mostly small steps, sometimes large
-MIN_LOG_FACTOR = 0.05
+MIN_LOG_FACTOR = 0.25  # smaller changes make near copies, see shaping/copies.py
 ZERO = 0.04  # probability that a number becomes zero
 _SIZE_FUNCTIONS = {
     "range", "arange", "zeros", "ones", "full", "empty", "rand", "randn", "view", "reshape", "expand", "repeat",
@@ -354,11 +362,12 @@ def take_function(source: Source, donor: Source, donor_name: str, types: Iterabl
     if not names:
         return None
     name = rng.choice(names)
-    # replace the other action function and its width, and the dicts that a function goes with
-    replaced = [*ACTION_TYPES, ACTION_DIM] if name in ACTION_TYPES else [name]
+    # replace the other action function, and the constant and the dicts that a function goes with
+    constant = ACTION_DIM if name in ACTION_TYPES else REWARD_FACTORS if name == REWARD else ""
+    replaced = [*(ACTION_TYPES if name in ACTION_TYPES else [name]), constant]
     replaced += source.shapers([name]).get(name, [])
     replaced += [alias for alias, proper in ALIASES.items() if proper in replaced]
-    roots = [*donated[name], *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
+    roots = [*donated[name], *([constant] if constant in donor.definitions else [])]
     return source.without(replaced).joined(donor, roots), f"{name} of {donor_name}"
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
 from envcoder_bench.core.words import without_folders
-from envcoder_bench.results.logs import Point
+from envcoder_bench.results.logs import Course, Point
+from envcoder_bench.results.metrics import counts, first
 from envcoder_bench.results.rows import Result
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
@@ -25,6 +26,7 @@ from envcoder_bench.search.archive import (
 )
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.copies import Known
 from envcoder_bench.tasks.base import UNTRAINED
 
 
@@ -33,24 +35,27 @@ class Checker:
 
     Args:
         spec: the round's run; with ``untrusted`` candidates are checked in the jail.
-        archive: attempts of earlier rounds; equal candidates are refused.
+        archive: attempts of earlier rounds; their copies and those of baselines are refused, see shaping/copies.py.
     """
 
     def __init__(self, folder: SearchFolder, spec: RunSpec, archive: Archive) -> None:
         self._folder = folder
         self._spec = replace(spec.changed(seeds=1), fitness=None)
         self._planner = MemoryPlanner(self._spec)
-        self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
+        cfg, everyone = spec.config, [*archive.baselines.values(), *archive.attempts]
+        baseline = archive.baselines[cfg.baseline].source if cfg.baseline in archive.baselines else ""
+        self._known = Known.of({a.name: a.source for a in everyone if a.source}, baseline, cfg.shaper_types)
 
     def faults(self, proposals: Sequence[Proposal]) -> dict[str, Fault]:
         """Write candidates to their files; return the faults of those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
-        twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
-        faults = {
-            name: Fault(f"is the same as {twin}", kind="duplicate", remedy="write another", twin=twin)
-            for name, twin in twins.items()
-            if name != twin
-        }
+        faults: dict[str, Fault] = {}
+        for proposal in proposals:
+            fault = self._known.fault(proposal.name, proposal.source)
+            if fault is not None:
+                faults[proposal.name] = fault
+            else:
+                self._known.add(proposal.name, proposal.source)
         new = [
             CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
             for p in proposals
@@ -63,7 +68,7 @@ class Checker:
             faults.update(self._too_large(groups))
             for source in new:
                 if source.name in faults:  # others may be repaired to this source
-                    del self._known[source.source.strip()]
+                    self._known.signatures.pop(source.name, None)
             release(self._spec.config.device)
         return {name: fault.without_folders() for name, fault in faults.items()}
 
@@ -111,12 +116,16 @@ def check_and_repair(
 
 
 def record_round(
-    archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()
+    archive: Archive,
+    round: Round,
+    results: Sequence[Result] = (),
+    points: Sequence[Point] = (),
+    courses: Sequence[Course] = (),
 ) -> Archive:
-    """Return the archive with a round's attempts, and new results of the baselines and the best so far.
+    """Return the archive with a round's attempts, and new results of the baselines and of the best so far.
 
     Args:
-        results, points: results of the round's run; empty if no candidate could be trained.
+        results, points, courses: results of the round's run; empty if no candidate could be trained.
     """
     rows: dict[str, list[Result]] = {}
     for row in results:
@@ -124,20 +133,40 @@ def record_round(
     # candidates of earlier rounds that trained again, as yardsticks
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
-    new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
     new += [_attempt(round.number, p, status, fault) for p, status, fault in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
     untrained = archive.untrained
     if UNTRAINED in rows:
         untrained = _baseline(untrained or Attempt(UNTRAINED, 0, ""), rows[UNTRAINED])
     seeds = {row.seed for of_candidate in rows.values() for row in of_candidate}
+
+    def with_course(attempt: Attempt) -> Attempt:
+        """Return the attempt with what this run noted of it, of seeds that count in its fitness."""
+        seen, counted = ({x.seed for x in attempt.points}, set(attempt.by_seed))
+        new_points = [
+            x
+            for x in points
+            if x.candidate == attempt.name and x.seed not in seen and (not counted or x.seed in counted)
+        ]
+        new_courses = [x for x in courses if x.candidate == attempt.name and x.seed in counted]
+        of_before = [x for x in attempt.courses if x.seed not in {new.seed for new in new_courses}]
+        return replace(attempt, points=(*attempt.points, *new_points), courses=(*of_before, *new_courses))
+
     return replace(
         archive,
-        attempts=[*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))],
-        baselines=baselines,
+        attempts=[with_course(a) for a in (*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1])))],
+        baselines={name: with_course(baseline) for name, baseline in baselines.items()},
         untrained=untrained,
         seeds={**archive.seeds, round.number: tuple(sorted(seeds))},
     )
+
+
+def record_again(archive: Archive, results: Sequence[Result]) -> Archive:
+    """Return the archive with further results of its attempts, which count once however often they are recorded."""
+    rows: dict[str, list[Result]] = {}
+    for row in results:
+        rows.setdefault(row.candidate, []).append(row)
+    return replace(archive, attempts=[_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts])
 
 
 def _attempt(number: int, proposal: Proposal, status: str = OK, fault: Fault | None = None) -> Attempt:
@@ -154,7 +183,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
         return replace(attempt, status=status, fitness=None, fault=_fault(lost[0]))
     stopped_at = max((row.stopped_at for row in rows), default=0)
     if stopped_at and attempt.by_seed:
-        return attempt  # the best so far: its results of whole trainings stay valid
+        return attempt  # one of the best so far: its results of whole trainings stay valid
     return _with(replace(attempt, stopped_at=stopped_at), rows) if rows else attempt
 
 
@@ -172,7 +201,10 @@ def _with(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     length = math.fsum(row.episode_length for row in rows) / len(rows)
     low, high = rows[0].fitness_ci_low, rows[0].fitness_ci_high
     over_episodes = None if math.isnan(low) or math.isnan(high) else (low, high)
-    attempt = replace(attempt, episode_length=length, over_episodes=over_episodes)
+    ended, hacked = counts([attempt.ended, *(row.ended for row in rows)], []), first([x.hacked for x in rows], [])
+    attempt = replace(
+        attempt, episode_length=length, over_episodes=over_episodes, ended=ended, hacked=hacked or attempt.hacked
+    )
     return attempt.measured_again({row.seed: row.fitness for row in rows})
 
 
