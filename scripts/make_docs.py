@@ -348,11 +348,11 @@ def documents_page() -> str:
         head, _, attributes = definitions[name].get("description", "").partition("Attributes:")
         meaning = wrapped(" ".join(head.replace("``", "`").split()))
         keys = {key: value for key, value in definitions[name]["properties"].items() if key != "version"}
-        rows = [f"| `{key}` | {plain_type(value)} |" for key, value in keys.items()]
+        rows = wrapped(", ".join(f"`{key}` ({plain_type(value)})" for key, value in keys.items()))
         notes = re.sub(r"\n    (?=\S)", "\n- ", f"\n{attributes.strip(chr(10))}".replace("``", "`")).strip()
-        notes = "\n".join(wrapped(" ".join(note.split()), "  ") for note in re.split(r"\n(?=- )", notes) if note)
-        table = "\n".join(["| field | type |", "|---|---|", *rows])
-        parts.append("\n\n".join(filter(None, [f"## {name}", meaning, table, notes])))
+        lines = [" ".join(note.split()).removeprefix("- ") for note in re.split(r"\n(?=- )", notes) if note]
+        notes = "\n".join(wrapped(f"- {line}", "  ") for line in lines)
+        parts.append("\n\n".join(filter(None, [f"## {name}", meaning, f"{rows}.", notes])))
     return "\n\n".join(parts) + "\n"
 
 
