@@ -100,7 +100,7 @@ TRAIN_HEADER = f"""\
 
 {MARK.format("cfg/train/")}
 
-Keys of the trainers, which begin with `train.` on a command line. A task's own file, `cfg/train/<Task>PPO.yaml`, has what
+Keys of the trainers; they begin with `train.`. A task's own file, `cfg/train/<Task>PPO.yaml`, has what
 differs for PPO; FlashSAC's file takes its place ([learn off-policy](../off_policy.md)).
 """
 
