@@ -97,8 +97,6 @@ def policy_from_params(params: Mapping[str, Any], weights: Mapping[str, Tensor])
 
 def _empty(s: SACSettings, obs: int, action: int) -> nn.Sequential:
     units, wide = s.actor_units, s.actor_units * s.expansion
-    blocks = [
-        Residual(nn.Linear(units, wide), nn.ReLU(), nn.Linear(wide, units), nn.ReLU()) for _ in range(s.blocks)
-    ]
+    blocks = [Residual(nn.Linear(units, wide), nn.ReLU(), nn.Linear(wide, units), nn.ReLU()) for _ in range(s.blocks)]
     layers = [nn.Linear(obs, units), *blocks, RMSNorm(units), nn.Linear(units, action), nn.Tanh()]
     return nn.Sequential(*layers, *([] if s.action_bound == 1.0 else [Scale(s.action_bound)]))

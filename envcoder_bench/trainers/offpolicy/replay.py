@@ -100,9 +100,8 @@ class Replay:
         def take(x: Tensor, row: Tensor) -> Tensor:
             return x.view(-1, x.shape[-1]).index_select(0, row.flatten()).view(groups, samples, -1).float()
 
-        reward, continues, valid = torch.zeros_like(scale.unsqueeze(1) * rows[0]), *torch.ones(
-            2, groups, samples, device=scale.device
-        )
+        continues, valid = torch.ones(2, groups, samples, device=scale.device)
+        reward = torch.zeros_like(valid)
         going = continues
         for k, row in enumerate(rows[:-1]):
             end = self.end.view(-1)[row]
