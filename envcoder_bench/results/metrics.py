@@ -90,8 +90,6 @@ class Metrics:
         stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
         ended: how many evaluation episodes each of the task's conditions ended early: ``15 cart_pos at its range``.
         half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
-        expected: fitness to be expected of the candidate on new seeds: the mean of the first of many is higher, because
-            its seeds were lucky, too. NaN in a run of a single seed.
         hacked: why the candidate's policies are taken to exploit its reward, see ``results.hacks``; empty if not.
     """
 
@@ -113,7 +111,6 @@ class Metrics:
     reason: str = metric("", first)
     ended: str = metric("", counts)
     half_step_fitness: float = metric(NAN, mean)
-    expected: float = metric(NAN, mean)
     hacked: str = metric("", first)
 
 

@@ -49,7 +49,9 @@ class Ranked(Metrics):
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
-        expected_ci_low, expected_ci_high: 95 % interval of ``expected``.
+        expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, and its 95 % interval: the
+            mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates of the run,
+            so that results.csv does not have them. NaN in a run of a single seed.
         unseen: share of its seeds that may have an outcome unlike those seen, at 95 %; intervals and ``vs_human_p``
             allow for it. NaN without bounds of the fitness, where they do not.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
@@ -73,6 +75,7 @@ class Ranked(Metrics):
     tie_groups: tuple[int, ...] = ()
     p_best: float = NAN
     contender: bool = False
+    expected: float = NAN
     expected_ci_low: float = NAN
     expected_ci_high: float = NAN
     unseen: float = NAN

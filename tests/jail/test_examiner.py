@@ -64,7 +64,7 @@ def test_results_that_depend_on_the_time_are_refused(examiner, monkeypatch, cloc
         monkeypatch.setattr(time, name, getattr(time, name))  # restores it
     replace_clocks()
     told = examiner.examine(f"import time\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + {clock}\n")
-    assert "on the time or on earlier calls" in told["error"]["message"]
+    assert "the time or earlier calls" in told["error"]["remedy"]
     code = f"import time\nT = {clock} + time.localtime().tm_year\n"
     code += "def compute_reward(dof_pos):\n    began = time.time()\n    return dof_pos[:, 0] + T\n"
     answers = [examiner.examine(code)]

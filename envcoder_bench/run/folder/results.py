@@ -105,8 +105,6 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     results = _mark_hacked(folder, spec, results, short_points)
     # the ranking
     ranked = rank_run(folder, cfg, results)
-    expected = {row.candidate: row.expected for row in ranked}
-    results = [replace(result, expected=expected[result.candidate]) for result in results]
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
