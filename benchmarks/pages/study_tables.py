@@ -144,13 +144,10 @@ def lengths(records: list[Record]) -> list[str]:
         return []
     head = ["task", "seeds x environments", "iterations", "Spearman over the last quarter", "with three times as many"]
     counts = []
-    for words, group in (
-        ("Below", [x for _, x in judged if x.agreement < ENOUGH]), ("From", [x for _, x in judged if x.agreement >= ENOUGH])
-    ):  # fmt: skip
+    for words, enough in (("Below", False), ("From", True)):
+        group = [x for _, x in judged if (x.agreement >= ENOUGH) == enough]
         low = sum(x.truth < AGREES for x in group)
-        counts.append(
-            f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer training by under {AGREES}."
-        )
+        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer training by under {AGREES}.")
     return [*origins(runs), " ".join(counts), "", *markdown(head, rows)]
 
 

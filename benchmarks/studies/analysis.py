@@ -141,7 +141,7 @@ class Length:
     """A training of some iterations, judged by its last quarter and by one three times as long.
 
     Attributes:
-        agreement, truth: Spearman's correlations of its end with the begin of its last quarter, and with the longer one.
+        agreement, truth: Spearman's correlations of its end: with the begin of its last quarter, with the longer one.
     """
 
     iteration: int
