@@ -3,6 +3,7 @@
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (about 2 minutes on 2 cores), for daily work
 # make test-mjlab   what needs mjlab, with mjlab, in an environment of its own; a test that is skipped fails
+# make test-isaaclab   the package isaaclab_mujoco with Isaac Lab 2.3 and 2.2, in an environment of its own; needs Python 3.11
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
@@ -24,7 +25,7 @@ LOCKED = --no-deps --require-hashes -r
 # Pythons with which make release tries the wheels
 PYTHONS ?= python3.11 python3.13
 
-.PHONY: demo demo-auto test test-fast test-mjlab bench-check docs lint lock release install clean
+.PHONY: demo demo-auto test test-fast test-mjlab test-isaaclab bench-check docs lint lock release install clean
 
 install: $(VENV)/installed
 
@@ -52,11 +53,23 @@ $(VENV)-mjlab/installed: $(VENV)/tested requirements-mjlab.txt
 	$(VENV)-mjlab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-mjlab.txt
 	@touch $@
 
+# Isaac Lab, what it needs besides, and in a folder of its own its release 2.2
+$(VENV)-isaaclab/installed: $(VENV)/tested requirements-isaaclab.txt requirements-isaaclab-2.2.txt
+	$(PYTHON) -m venv $(VENV)-isaaclab
+	$(VENV)-isaaclab/bin/python -c 'import site; base, own = map(site.getsitepackages, (["$(abspath $(VENV))"], None)); \
+		open(f"{own[0]}/base.pth", "w").write(f"import site; site.addsitedir({base[0]!r})\n")'
+	$(VENV)-isaaclab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(LOCKED) requirements-isaaclab.txt
+	$(VENV)-isaaclab/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade \
+		--target $(VENV)-isaaclab/isaaclab-2.2 $(LOCKED) requirements-isaaclab-2.2.txt
+	@touch $@
+
 # requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides, requirements-mjlab.txt
 # mjlab with what it needs besides these; torch and what its CUDA build brings are not locked: see requirements-torch.txt
 # requirements-build.txt has what builds this package, editable, and those of the others that have no wheel
 BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco --no-emit-package mujoco-batches
+# without what Isaac Lab's own metadata requires: Isaac Sim's pins, and packages for cameras
+ISAACLAB := isaaclab==2.3.2.post1 rsl-rl-lib==3.0.1 prettytable wcwidth trimesh gitpython gitdb smmap
 
 lock:
 	$(LOCK) pyproject.toml --extra video --output-file requirements.txt
@@ -77,6 +90,8 @@ lock:
 		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
 	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
 	mv requirements.new requirements-mjlab.txt
+	printf '%s\n' $(ISAACLAB) | $(LOCK) --no-deps --constraint requirements-mjlab.txt --output-file requirements-isaaclab.txt -
+	echo isaaclab==2.2.0 | $(LOCK) --no-deps --output-file requirements-isaaclab-2.2.txt -
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -93,6 +108,9 @@ test-fast: $(VENV)/tested
 test-mjlab: $(VENV)-mjlab/installed
 	$(VENV)-mjlab/bin/python -m pytest -n $(JOBS) --dist worksteal --no-skips -m "not cuda" $(PYTEST_FLAGS) \
 		-k "mjlab or rsl_rl" tests/sources/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
+
+test-isaaclab: $(VENV)-isaaclab/installed
+	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) packages/isaaclab_mujoco/tests
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests
@@ -121,4 +139,4 @@ lint: $(VENV)/tested
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab $(VENV)-release build dist
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-mjlab $(VENV)-isaaclab $(VENV)-release build dist

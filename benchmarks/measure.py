@@ -72,6 +72,27 @@ MEASUREMENTS = {
          "--envs": (256, "environments of each candidate"), "--iterations": (200, "iterations"),
          "--held_out": (3, "seeds with which the best of each search is trained again")},
     ),
+    "search_rules": (
+        "measurements.search_rules",
+        "simulated searches: how often the chosen candidate is the best, and by how much it is not",
+        {"--runs": (200, "simulated searches of each kind and design")},
+    ),
+    "recorded_searches": (
+        "measurements.search_rules",
+        "searches among recorded candidates, trained with many seeds once, by the earlier rule and the present",
+        {"--task": ("CartpoleSwingup", "task"), "--recorded": ("runs/recorded", "folder of r1_00.py, r1_01.py ..."),
+         "--seeds": (30, "seeds of each candidate"), "--runs": (200, "searches with seeds that are drawn of those"),
+         "--envs": (64, "environments of each candidate"), "--iterations": (80, "iterations")},
+    ),
+    "evolving_searches": (
+        "measurements.search_rules",
+        "searches by evolve, by the earlier rule and the present, in pairs of equal env-steps",
+        {"--task": ("CartpoleSwingup", "task"), "--searches": (10, "pairs of searches"), "--rounds": (4, "rounds"),
+         "--candidates": (10, "candidates of a round by the earlier rule"),
+         "--fewer": (6, "by the present rule, which trains more of them again"),
+         "--envs": (64, "environments of each candidate"), "--iterations": (80, "iterations"),
+         "--held_out": (5, "seeds with which the chosen ones are trained again")},
+    ),
     "learning": (
         "measurements.learning",
         "how a task's baselines learn, over env-steps and time, several seeds at once",

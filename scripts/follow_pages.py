@@ -1,7 +1,7 @@
 """Follow README and tutorial word by word, in a new environment and an empty folder, with the wheels in dist/.
 
 The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
-out. Outputs are compared without numbers, rankings by their marks and by whether the best is certain.
+out. Outputs are compared without numbers, rankings by the first candidate, its mark, and whether it is surely the best.
 
     python scripts/follow_pages.py python3.11 python3.13
 """
@@ -50,11 +50,11 @@ def steps(page: str) -> Iterator[Step]:
 def verdicts(text: str) -> set[str]:
     """Return what an output says apart from its numbers.
 
-    Of a ranking these are the mark of each candidate, and the best if no other may be the best, too. Of other outputs
-    they are the lines.
+    Of a ranking these are its first candidate with its mark, and the best if no other may be the best, too. Marks of
+    others may change with the CPU model. Of other outputs they are the lines.
     """
     joined = re.sub(r"\n {2}(?=\S)", " ", text)
-    ranked = {f"{name}{'!' * row.endswith('!')}" for name, row in _RANKED.findall(joined)}
+    ranked = {f"{name}{'!' * row.endswith('!')}" for name, row in _RANKED.findall(joined)[:1]}
     if not ranked:
         lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
         return {line for line in lines if line.strip("-") and line != "..."}

@@ -1,4 +1,4 @@
-"""Build what PyPI gets: the sdists and wheels of all three distributions, from the last commit. It uploads nothing.
+"""Build what PyPI gets: the sdists and wheels of all distributions, from the last commit. It uploads nothing.
 
 CITATION.cff has the repository's address, under repository-code: for the metadata and for the absolute
 links that PyPI needs in the READMEs, whose links are relative. Without an address, links become plain text.
@@ -15,7 +15,12 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-FOLDERS = ("packages/mujoco_batches", "packages/isaacgym_mujoco", ".")  # in the order in which they are uploaded
+FOLDERS = (
+    "packages/mujoco_batches",
+    "packages/isaacgym_mujoco",
+    "packages/isaaclab_mujoco",
+    ".",
+)  # in the order in which they are uploaded
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)")
 
 

@@ -24,6 +24,7 @@ FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # other distributions, below all layers
 FACE, GROUND = (Path(str(package.__file__)).parent for package in (isaacgym_mujoco, mujoco_batches))
+FACES = ("isaacgym_mujoco", "isaaclab_mujoco")
 PACKAGES_MODULES = [path for path in sorted(FACE.parent.rglob("*.py")) if "tests" not in path.parts]
 # the rooms of the ground, which sim/ is made of, too, and what each imports of the others
 GROUND_ROOMS = {
@@ -89,7 +90,7 @@ def test_packages_need_nothing_above_them(path):
     names = [*imported(path.read_text(encoding="utf-8"))]
     assert not [name for name, _ in names if name.startswith("envcoder_bench")]
     if path.is_relative_to(GROUND):
-        assert not [name for name, _ in names if name.startswith("isaacgym_mujoco")]
+        assert not [name for name, _ in names if name.startswith(FACES)]
         room = path.relative_to(GROUND).with_suffix("").parts[0]
         for name, line in names:
             package, _, inner = name.partition(".")
@@ -102,9 +103,7 @@ def test_a_face_is_imported_by_its_source_of_tasks_alone():
     others = [path for path in MODULES if not path.is_relative_to(FACES_USER)]
     assert len(others) > 100
     for path in others:
-        assert not [
-            name for name, _ in imported(path.read_text(encoding="utf-8")) if name.startswith("isaacgym_mujoco")
-        ], path
+        assert not [name for name, _ in imported(path.read_text(encoding="utf-8")) if name.startswith(FACES)], path
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ TABLE = """
 #  candidate            fitness               vs human     new seeds  steps  status
 -----------------------------------------------------------------------------------
 1  gentle               0.975 [0.739, 1.000]  +0.5 ± 0.4!      0.970    488  ok
-2  unshaped (baseline)  0.480 ± 0.100         -0.0 ± 0.4       0.500    471  ok
+2  centre               0.759 [0.526, 0.905]  +0.4 ± 0.3!      0.731    499  ok
+3  unshaped (baseline)  0.480 ± 0.100         -0.0 ± 0.4       0.500    471  ok
 """
 
 
@@ -75,4 +76,5 @@ def test_verdicts_do_not_depend_on_numbers():
     assert verdicts(TABLE + sure) == {"gentle!", "best: gentle"}
     assert verdicts(TABLE + tie) == verdicts(TABLE + tie.replace("gentle", "other")) > {"best: undecided"}
     assert verdicts(TABLE.replace("0.4!", "0.4")) == {"gentle"}
+    assert verdicts(TABLE.replace("0.3!", "0.3")) == verdicts(TABLE) == {"gentle!"}
     assert verdicts("a  0.25 [1, 2.5]\n----\n...\n") == verdicts("a  -1e-07 [3, 4]\n") == {"a # [# #]"}

@@ -12,6 +12,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import display_path, resume_command
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.words import join_words
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
@@ -23,6 +24,8 @@ from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.discovery import refuse_clashes
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.text import definitions
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -64,6 +67,7 @@ def extend(
             raise UserError(f"{FLAG} {run.path}: run.json is missing or damaged: restore a copy of it")
         # everything is checked before anything is changed
         new = _new_sources(sources, candidates, candidate_idx)
+        _refuse_left_out(run, cfg, sources, new)
         extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
         spec = run.resolve(cfg, sources)
         spec = replace(spec.changed(**extension.more), sources=tuple(extension.sources))
@@ -133,6 +137,26 @@ def _new_sources(
     with user_input():
         refuse_clashes([*files, *(Path(f"{source.name}.py") for source in new)])
     return new
+
+
+def _refuse_left_out(
+    run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], new: Sequence[CandidateSource]
+) -> None:
+    """Raise UserError if the run's shaper_types leave out a function that only new candidates define."""
+    if cfg.shaper_types is None:
+        return
+
+    def defined(source: CandidateSource) -> set[str]:
+        return {ALIASES.get(name, name) for name in definitions(source.source).names}
+
+    known = set(cfg.shaper_types).union(*(defined(source) for source in sources if source.name not in BASELINES))
+    for source in new:
+        left_out = [name for name in SHAPER_TYPES if name in defined(source) - known]
+        if left_out:
+            raise UserError(
+                f"{source.file}: {join_words(left_out)} would not be trained, because {run.path} has shaper_types"
+                f" {', '.join(cfg.shaper_types)}: begin a new run, or take it out of the file"
+            )
 
 
 def _plan(

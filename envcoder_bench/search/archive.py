@@ -70,7 +70,7 @@ class Attempt:
         fault: why it was not trained or has no fitness, without folders; otherwise None.
         episode_length: mean length of its evaluation episodes, control steps; None if unknown.
         points: the evaluations of its first training, for each seed.
-        by_seed: fitness by seed; the best so far is trained again in every round.
+        by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
     """
@@ -177,6 +177,10 @@ class Archive:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""
         measured = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
         return [measured[name] for name in self.order() if name in measured]
+
+    def leaders(self, count: int) -> list[Attempt]:
+        """Return the best ``count`` attempts with a whole training."""
+        return [attempt for attempt in self.ranked() if not attempt.stopped_at][:count]
 
     def best(self) -> Attempt | None:
         """Return the first of ``ranked``; None if it is empty."""

@@ -232,7 +232,7 @@ def _outdated_docstrings(source: Source, before: Source) -> Iterator[Edit]:
 # operation: scale a number
 
 SPREADS = (0.2, 0.6, 0.6, 1.5)  # standard deviations of a factor's logarithm: mostly small steps, sometimes large
-MIN_LOG_FACTOR = 0.05
+MIN_LOG_FACTOR = 0.25  # smaller changes make near copies, see shaping/copies.py
 ZERO = 0.04  # probability that a number becomes zero
 _SIZE_FUNCTIONS = {
     "range", "arange", "zeros", "ones", "full", "empty", "rand", "randn", "view", "reshape", "expand", "repeat",

@@ -9,6 +9,7 @@
     archive.json           every attempt of the finished rounds, with its scores and source
     rounds/<k>/            round.json, candidates/*.py, and run/, the run folder of the round
     best.py                the best candidate so far, with what is known of it as comments
+    validation/            the run folder in which the best of all rounds are compared, with new seeds
     final/                 the run folder of the final evaluation: the best and both baselines, with new seeds
     report.html            and status.html, which shows the progress of the run in training
     .lock                  held by the process that works on the search
@@ -75,6 +76,7 @@ class SearchFolder:
         self.transcript = path / "transcript.jsonl"
         self.archive = path / "archive.json"
         self.best = path / "best.py"
+        self.validation = path / "validation"
         self.final = path / "final"
         self.command = resume_command(path, "auto-shape")
 

@@ -81,16 +81,22 @@ def time_line(cfg: RunConfig, settings: SearchSettings, probe: Task | None, devi
 
 
 def training_steps(cfg: RunConfig, settings: SearchSettings) -> float:
-    """Return the env-steps of all rounds and of the final evaluation, in which all train to the end."""
+    """Return the env-steps of all rounds, of the validation and of the final evaluation, all trained to the end."""
     horizon = int(cfg.params["config"].get("horizon_length", 1))
     return float(sum(_groups(cfg, settings)) * cfg.num_envs_per_candidate * cfg.learning_iterations * horizon)
 
 
 def _groups(cfg: RunConfig, settings: SearchSettings) -> tuple[int, int]:
-    """Return the groups of all rounds, and of the final evaluation; the best so far is in each round but the first."""
-    others = len(BASELINE_FILES)
-    rounds = settings.num_iters * (settings.shapers_per_iter + others + 1) - 1
-    return rounds * seed_count(cfg), (1 + others) * settings.final_seeds
+    """Return the groups of all rounds, and of what comes after them: validation and final evaluation.
+
+    The best so far train in each round but the first.
+    """
+    others, count = len(BASELINE_FILES), settings.shapers_per_iter
+    again = sum(min(settings.retrained, k * count) for k in range(1, settings.num_iters))
+    rounds = settings.num_iters * (count + others) + again
+    validated = min(settings.validated, settings.num_iters * count)
+    validation = validated * settings.validation_seeds if validated > 1 else 0
+    return rounds * seed_count(cfg), validation + (1 + others) * settings.final_seeds
 
 
 def evaluation_steps(cfg: RunConfig, settings: SearchSettings, probe: Task) -> float:
@@ -102,7 +108,7 @@ def evaluation_steps(cfg: RunConfig, settings: SearchSettings, probe: Task) -> f
 
 
 def time_left(cfg: RunConfig, settings: SearchSettings, number: int, writing: float, training: float) -> float:
-    """Return the seconds of the later rounds and of the final evaluation, from those of round ``number``."""
+    """Return the seconds of the later rounds and of what comes after them, from those of round ``number``."""
     rounds, final = _groups(cfg, settings)
     later = settings.num_iters - number
     return later * writing + (later + final * settings.num_iters / rounds) * training

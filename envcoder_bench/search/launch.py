@@ -252,7 +252,7 @@ def _measure(spec: SearchSpec, run: RunSpec) -> str:
 def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, Any]) -> Settings:
     """Raise limits of a search in its config, write and return it, and continue a search that they have ended.
 
-    The final evaluation of a search that had ended is kept in another folder, ``final_1``, ``final_2`` ...
+    Validation and final evaluation of a search that had ended are kept in other folders, ``final_1``, ``final_2`` ...
 
     Args:
         raised: new values of settings in LIMITS.
@@ -271,10 +271,11 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
         raise UserError(f"the search ended because {ended.stopped}: raise that limit")
     write_atomic(folder.config, to_yaml(config))
-    # the final evaluation was of fewer rounds
-    if folder.final.is_dir() and (ended is not None or "num_iters" in raised):
-        count = len(list(folder.path.glob(f"{folder.final.name}_*")))
-        folder.final.rename(folder.path / f"{folder.final.name}_{count + 1}")
+    # what came after the rounds was of fewer of them
+    for old_run in (folder.final, folder.validation) if ended is not None or "num_iters" in raised else ():
+        if old_run.is_dir():
+            count = len(list(folder.path.glob(f"{old_run.name}_*")))
+            old_run.rename(folder.path / f"{old_run.name}_{count + 1}")
     if ended is not None:
         _continue(folder, ended)
     return config

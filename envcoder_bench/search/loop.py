@@ -25,7 +25,7 @@ from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.forecast import time_left
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.report import SearchFacts, best_facts, write_report
-from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
+from envcoder_bench.search.rounds import Checker, check_and_repair, record_again, record_round
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import MODEL, SearchSettings
 from envcoder_bench.search.terms import term_variants
@@ -143,10 +143,8 @@ class Search:
         result = None
         if round.ready:
             names = [proposal.name for proposal in round.ready]
-            # the best so far trains again: the seeds of one round are too few to tell candidates apart
-            best = self._archive.best()
-            if best is not None:
-                names.append(best.name)
+            # the best so far train again: the seeds of one round are too few to tell candidates apart
+            names += [leader.name for leader in self._archive.leaders(self._settings.retrained)]
             first = self._cfg.seed + (round.number - 1) * seed_count(self._cfg)
             result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
@@ -176,18 +174,43 @@ class Search:
             stop=view.stop,
         )
 
+    def _validate(self) -> RunResult | None:
+        """Compare the best of all rounds with seeds that no round had, and record it; None if there is no choice."""
+        settings, again = self._settings, RunFolder(self._folder.validation)
+        leaders = [leader.name for leader in self._archive.leaders(settings.validated)]
+        # a search of an earlier version may have had its final evaluation without it
+        if not again.config.is_file() and (len(leaders) < 2 or RunFolder(self._folder.final).config.is_file()):
+            return None
+        first, count = self._after_rounds, settings.validation_seeds
+        self._view.say(f"\nvalidation: the best {len(leaders)}, trained again with {_seeds(first, count)}")
+        overrides = [f"seed={first}", f"seeds={count}", "race.enabled=false", "baselines=false", "save_state=false"]
+        result = self._evaluate(again, leaders, overrides)
+        if result.complete:
+            self._archive = record_again(self._archive, result.rows)
+            write_archive(self._folder.archive, self._archive)
+            self._view.say(f"\n{screen.ranking(result.ranked)}\n\n{screen.best_so_far(self._archive)}")
+        return result
+
+    @property
+    def _after_rounds(self) -> int:
+        """The first seed that no round has."""
+        return self._cfg.seed + self._settings.num_iters * seed_count(self._cfg)
+
     def _finish(self) -> SearchResult:
-        """Train the best again, together with both baselines, with seeds that no round had."""
-        best, cfg, say = self._archive.best(), self._cfg, self._view.say
+        """Choose among the best, and train the chosen one with both baselines, with seeds that were not seen before."""
+        say = self._view.say
+        validation = self._validate()
+        if validation is not None and not validation.complete:
+            return self._ended(validation)
+        best = self._archive.best()
         if best is None:
             say("no candidate could be trained; see the errors above")
             return self._ended()
         # a candidate is chosen for its luck, too, so that its own seeds would flatter it
-        first = cfg.seed + self._settings.num_iters * seed_count(cfg)
+        first = self._after_rounds + self._settings.validation_seeds
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
         overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}", "race.enabled=false"]
-        seeds = f"seeds {first} to {first + count - 1}" if count > 1 else f"seed {first}"
-        say(f"\nfinal evaluation: {best.name} and both baselines, trained again with {seeds}")
+        say(f"\nfinal evaluation: {best.name} and both baselines, trained again with {_seeds(first, count)}")
         result = self._evaluate(RunFolder(self._folder.final), [best.name], overrides)
         if not result.complete:
             return self._ended(result)
@@ -216,6 +239,10 @@ class Search:
         """Return the videos of the final evaluation, which are made once."""
         count, run = default_videos(), open_run(self._folder.final)
         return (read_videos(run) if count != 0 else None) or make_videos(run, count)
+
+
+def _seeds(first: int, count: int) -> str:
+    return f"seeds {first} to {first + count - 1}" if count > 1 else f"seed {first}"
 
 
 def _flags(error: UserError) -> str:

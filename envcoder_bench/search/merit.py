@@ -26,9 +26,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 SHARES = np.append((np.arange(12) + 0.5) / 12, (0.99, 0.999)), np.array([0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.995, 0.9995])
 NO_SHARE = 0.001  # of candidates that are equal, whose prior weight is EQUAL
 EQUAL = 0.5
-SURE = (
-    0.98  # posterior probability of intervals that hold 95 %: the variances are estimated, and the best are looked at
-)
+SURE = 0.98  # posterior probability of intervals that hold 95 %, as variances are estimated and the best looked at
 HALVINGS = 50  # of an interval around a quantile
 DIGITS = 9  # of a score: rounding must not decide between equals
 ONE_SEED = "no candidate has two seeds, which would say how much seeds differ"
@@ -72,7 +70,8 @@ class Merits:
     def expected(self, name: str) -> Interval:
         """Return the fitness that is expected on new seeds, and its 95 % interval; NaN ends without a spread."""
         mean, low, high = self._interval(*self._fit.difference(self._index[name]))
-        return mean, max(low, self._bounds[0]), min(high, self._bounds[1])
+        least, greatest = self._bounds
+        return min(max(mean, least), greatest), max(low, least), min(high, greatest)
 
     def pair(self, name: str, other: str) -> Pair:
         """Return the difference of two candidates as it is expected on new seeds: better, worse, or cannot tell.
@@ -81,12 +80,12 @@ class Merits:
         """
         means, variances = self._fit.difference(self._index[name], self._index[other])
         mean, low, high = self._interval(means, variances)
-        p, shared = NAN, len(set(self.by_seed[name]) & set(self.by_seed[other]))
+        p, seeds = NAN, len(self.by_seed[name])  # other candidates tell what seeds do that the two do not share
         if self.has_spread:
             below = float(self._below(0.0, means, variances))
             p = min(1.0, 2.0 * min(below, 1.0 - below) * LEVEL / (1.0 - SURE))
         reason = "" if self.has_spread else ONE_SEED
-        return Pair(name, other, mean, low, high, p, p, 1, shared, reason=reason, extends=False)
+        return Pair(name, other, mean, low, high, p, p, 1, seeds, reason=reason, extends=False)
 
     def _interval(self, means: np.ndarray, variances: np.ndarray) -> Interval:
         mean = float(self._fit.weights @ means)

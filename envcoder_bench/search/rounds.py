@@ -25,6 +25,7 @@ from envcoder_bench.search.archive import (
 )
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.copies import Known
 from envcoder_bench.tasks.base import UNTRAINED
 
 
@@ -33,24 +34,27 @@ class Checker:
 
     Args:
         spec: the round's run; with ``untrusted`` candidates are checked in the jail.
-        archive: attempts of earlier rounds; equal candidates are refused.
+        archive: attempts of earlier rounds; their copies and those of baselines are refused, see shaping/copies.py.
     """
 
     def __init__(self, folder: SearchFolder, spec: RunSpec, archive: Archive) -> None:
         self._folder = folder
         self._spec = replace(spec.changed(seeds=1), fitness=None)
         self._planner = MemoryPlanner(self._spec)
-        self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
+        cfg, everyone = spec.config, [*archive.baselines.values(), *archive.attempts]
+        baseline = archive.baselines[cfg.baseline].source if cfg.baseline in archive.baselines else ""
+        self._known = Known.of({a.name: a.source for a in everyone if a.source}, baseline, cfg.shaper_types)
 
     def faults(self, proposals: Sequence[Proposal]) -> dict[str, Fault]:
         """Write candidates to their files; return the faults of those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
-        twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
-        faults = {
-            name: Fault(f"is the same as {twin}", kind="duplicate", remedy="write another", twin=twin)
-            for name, twin in twins.items()
-            if name != twin
-        }
+        faults: dict[str, Fault] = {}
+        for proposal in proposals:
+            fault = self._known.fault(proposal.name, proposal.source)
+            if fault is not None:
+                faults[proposal.name] = fault
+            else:
+                self._known.add(proposal.name, proposal.source)
         new = [
             CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
             for p in proposals
@@ -63,7 +67,7 @@ class Checker:
             faults.update(self._too_large(groups))
             for source in new:
                 if source.name in faults:  # others may be repaired to this source
-                    del self._known[source.source.strip()]
+                    self._known.signatures.pop(source.name, None)
             release(self._spec.config.device)
         return {name: fault.without_folders() for name, fault in faults.items()}
 
@@ -113,7 +117,7 @@ def check_and_repair(
 def record_round(
     archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()
 ) -> Archive:
-    """Return the archive with a round's attempts, and new results of the baselines and the best so far.
+    """Return the archive with a round's attempts, and new results of the baselines and of the best so far.
 
     Args:
         results, points: results of the round's run; empty if no candidate could be trained.
@@ -140,6 +144,14 @@ def record_round(
     )
 
 
+def record_again(archive: Archive, results: Sequence[Result]) -> Archive:
+    """Return the archive with further results of its attempts, which count once however often they are recorded."""
+    rows: dict[str, list[Result]] = {}
+    for row in results:
+        rows.setdefault(row.candidate, []).append(row)
+    return replace(archive, attempts=[_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts])
+
+
 def _attempt(number: int, proposal: Proposal, status: str = OK, fault: Fault | None = None) -> Attempt:
     same = ("name", "source", "parents", "origin", "left_out", "term", "factor")
     note = without_folders(proposal.note)
@@ -154,7 +166,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
         return replace(attempt, status=status, fitness=None, fault=_fault(lost[0]))
     stopped_at = max((row.stopped_at for row in rows), default=0)
     if stopped_at and attempt.by_seed:
-        return attempt  # the best so far: its results of whole trainings stay valid
+        return attempt  # one of the best so far: its results of whole trainings stay valid
     return _with(replace(attempt, stopped_at=stopped_at), rows) if rows else attempt
 
 

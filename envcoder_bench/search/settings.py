@@ -30,7 +30,10 @@ class SearchSettings(Keys):
     file: ClassVar[str] = "cfg/auto_shape.yaml"
 
     num_iters: Rounds = key(5, "rounds")
-    shapers_per_iter: Rounds = key(10, "candidates that are sampled in each round")
+    shapers_per_iter: Rounds = key(8, "candidates that are sampled in each round")
+    retrained: Annotated[int, Field(ge=0, le=10_000)] = key(
+        3, "best candidates so far, which train again in each round with its seeds"
+    )
     term_variants: Annotated[int, Field(ge=0, le=10_000)] = key(
         0, "of them, from round 2 on: the best with one term of its reward left out, halved or doubled"
     )
@@ -56,6 +59,10 @@ class SearchSettings(Keys):
     parents: Annotated[
         tuple[Literal["human", "unshaped"], ...], BeforeValidator(as_tuple), Expected("a list of human and unshaped")
     ] = key(("human", "unshaped"), "of evolve and random: baselines from which they start")
+    validated: Annotated[int, Field(ge=0, le=10_000)] = key(
+        5, "best candidates, which train again after the last round to choose one; 0 or 1: none do"
+    )
+    validation_seeds: Rounds = key(3, "new seeds, with which they do")
     final_seeds: Rounds = key(5, "new seeds, with which the best is trained again and held against both baselines")
     final_episodes: Count = key(256, "of each of them in the final evaluation")
     prompt: PromptSettings = key(PromptSettings(), "what a request says")

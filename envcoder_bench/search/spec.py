@@ -67,7 +67,7 @@ class SearchSpec:
         cfg = spec.config
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
-        first = cfg.seed + self.settings.num_iters * seed_count(cfg)
+        first = cfg.seed + self.settings.num_iters * seed_count(cfg) + self.settings.validation_seeds
         check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
         check_training(spec)
         # candidates are checked in this process, wherever they train
@@ -83,7 +83,7 @@ class SearchSpec:
     def settle_seeds(self) -> str:
         """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
 
-        A round has its candidates, both baselines and the best so far, which are taken to be as wide as the baselines.
+        A round has its candidates, both baselines and the best so far, all taken to be as wide as the baselines.
         """
         spec = resolve(self.task, self.overrides)
         cfg = spec.config
@@ -99,7 +99,8 @@ class SearchSpec:
 
     def _load_of_a_round(self, spec: RunSpec, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
         """Return what a device trains in a round, by number of seeds."""
-        names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINE_FILES) + 1)]
+        count = self.settings.shapers_per_iter
+        names = [str(k) for k in range(count + len(BASELINE_FILES) + min(self.settings.retrained, count))]
         if most_seeds(spec.config) == 1:  # or the devices are those of other machines, whose memory is unknown
             return lambda seeds: Load(-(-len(names) * seeds // devices), 1)
         with user_input():

@@ -23,6 +23,7 @@ from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.combination import NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, CandidateWarning, Fault, Shaping
+from envcoder_bench.shaping.copies import Known
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
@@ -148,6 +149,8 @@ def _check_all(
     """Return a row for each source, and the shapings of those that can train by name."""
     rows: list[CandidateCheck] = []
     shapings: dict[str, Shaping] = {}
+    baselines = {name: baseline.source for name, baseline in context.files.baselines.items()}
+    known = Known.of(baselines, baselines.get(spec.config.baseline, ""), spec.config.shaper_types)
     for source in spec.sources:
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
@@ -157,6 +160,11 @@ def _check_all(
         except CandidateError as error:
             row.fault = error.fault
             row.status = SKIPPED if row.fault.kind == "nothing asked" else FAILED
+        else:
+            # a copy trains as well as its original: a search refuses it, a run does not
+            copied = None if row.baseline else known.fault(source.name, source.source)
+            row.notes += [] if copied is None else [copied]
+            known.add(source.name, source.source)
     return rows, shapings
 
 

@@ -2,15 +2,17 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.rows import FAILED_AT_LOAD, OK, Result
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.extend import _states
+from envcoder_bench.run.extend import _refuse_left_out, _states
 from envcoder_bench.run.folder.checkpoint import GroupKey, pack_job
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.tasks.base import UNTRAINED
 
 ROWS = [
@@ -69,3 +71,19 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
     (tmp_path / "states" / "first.pt").write_bytes(b"")
     with pytest.raises(UserError, match=r"first\.pt is damaged \(it is empty\)"):
         _states(RunFolder(tmp_path), compose_config("Cartpole"), ROWS)
+
+
+def test_candidate_of_which_the_run_would_leave_a_function_out_is_refused():
+    reward = "def compute_reward(x):\n    return x\n"
+    both = f"{reward}\n\ndef compute_done(x):\n    return x > 1\n"
+    cfg = compose_config("Cartpole", ["shaper_types=[compute_reward]"])
+    run, human = SimpleNamespace(path="runs/a"), CandidateSource("human", "human.py", both)
+    sources = [human, CandidateSource("a", "a.py", reward)]
+    new = [CandidateSource("b", "b.py", both)]
+    with pytest.raises(
+        UserError, match=r"b\.py: compute_terminal would not be trained, because runs/a has"
+    ):
+        _refuse_left_out(run, cfg, sources, new)
+    # allowed if the run was asked for it, or did so with another of its candidates
+    _refuse_left_out(run, compose_config("Cartpole", []), sources, new)
+    _refuse_left_out(run, cfg, [human, CandidateSource("a", "a.py", both)], new)

@@ -31,7 +31,8 @@ def test_tokens_are_those_of_no_repair_and_of_all():
 def test_steps_are_those_of_all_rounds_and_the_final_evaluation():
     cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "learning_iterations=5", "seeds=3", "device=cpu"]).config
     horizon = cfg.params["config"]["horizon_length"]
-    groups = 3 * (2 * (8 + 2) + 1) + 5 * 3  # the best so far is in the second round
+    # the best three so far are in the second round; five are compared with three seeds, before the final evaluation
+    groups = 3 * (2 * (8 + 2) + 3) + 5 * 3 + 5 * 3
     assert forecast.training_steps(cfg, settings()) == groups * 16 * 5 * horizon
 
 
@@ -54,7 +55,7 @@ def test_time_is_a_range_around_the_speed_of_the_physics(monkeypatch):
 
 def test_time_left_is_that_of_later_rounds_and_the_final_evaluation_at_this_pace():
     cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "seeds=3", "device=cpu"]).config
-    groups, final = 3 * (2 * (8 + 2) + 1) / 2, 5 * 3  # of a round, of the final evaluation
+    groups, final = 3 * (2 * (8 + 2) + 3) / 2, 5 * 3 + 5 * 3  # of a round, of what comes after
     assert forecast.time_left(cfg, settings(), 1, 10.0, 60.0) == 10.0 + 60.0 * (1 + final / groups)
     assert forecast.time_left(cfg, settings(), 2, 10.0, 60.0) == pytest.approx(60.0 * final / groups)
 

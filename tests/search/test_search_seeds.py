@@ -43,8 +43,8 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         stopping.setattr(Search, "_finish", lambda search: search._ended())
         search(*WORDS, "--num_iters", 1, "--output_dir", folder)
     shown = " ".join("".join(capsys.readouterr()).split())
-    # two candidates, two baselines and the best so far
-    assert shown.count("2 seeds for each candidate (seeds=auto: 10 groups of 4 environments take 1.") == 1
+    # two candidates, two baselines and the best two so far
+    assert shown.count("2 seeds for each candidate (seeds=auto: 12 groups of 4 environments take 1.") == 1
     assert shown.count("(seeds=auto") == 1
     assert OmegaConf.load(folder / "config.yaml").overrides[-1] == "seeds=2"
     chooses(3)
@@ -56,5 +56,7 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         found = used(run)
         assert {"human", "unshaped"} < set(found)
         assert all(own == expected for own in found.values())
+    again = used(folder / "validation")
+    assert len(again) == 4 and all(own == [4, 5, 6] for own in again.values())  # without baselines
     final = used(folder / "final")
-    assert len(final) == 4 and all(own == [4, 5] for own in final.values())
+    assert len(final) == 4 and all(own == [7, 8] for own in final.values())

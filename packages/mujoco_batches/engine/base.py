@@ -24,6 +24,8 @@ class Engine(ABC):
         position_targets, velocity_targets, efforts: ``(num_envs, num_dofs)`` commands, applied according to each DOF's
             drive mode. ``step`` zeroes the efforts and keeps the targets.
         forces: ``(num_envs, num_bodies, 6)`` force on each body's centre of mass, and torque; ``step`` zeroes them.
+        joint_forces: None, or ``(num_envs, num_dofs)`` forces on the joints beside their drives, which nothing limits;
+            ``step`` keeps them.
         blown: ``(num_envs,)`` bool, whether the physics failed in the last ``step``; those environments were reset to
             their first state.
         blow_ups: number of such resets so far.
@@ -31,6 +33,7 @@ class Engine(ABC):
     """
 
     blow_ups: int
+    joint_forces: Tensor | None = None
     _properties: Any
 
     def __init__(self, layout: Layout, poses: np.ndarray, device: torch.device) -> None:
@@ -88,6 +91,23 @@ class Engine(ABC):
 
         There was no room for them. Steps in which the physics failed do not count.
         """
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Let ``read`` return the bodies' states as roots and DOFs were written since the last ``step``."""
+
+    def contacts(self, number: int) -> Tensor:
+        """Return the contacts of the last substep on the body of a contact list of the layout, the strongest first.
+
+        Returns:
+            ``(num_envs, slots, 6)``: the force in the contact's frame, normal first, and the normal, out of the body;
+            with points 12, then the point and the first tangent. The body exerts this force. Slots without a contact
+            are zero.
+
+        Raises:
+            NotImplementedError: the engine has no lists of contacts.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no lists of contacts")
 
     @abstractmethod
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:

@@ -47,6 +47,10 @@ class CpuEngine(Engine):
         self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
         self._accelerations = np.zeros_like(self._sensors)
         self._wrenches = np.zeros_like(self._sensors)  # contact wrenches about the centre of mass; 0 where not needed
+        sizes = [wanted.size for wanted in layout.contact_lists]
+        self._list_starts = np.cumsum([0, *sizes])
+        self._contact_lists = np.zeros((self.num_envs, sum(sizes)))
+        self._joint_wrenches: np.ndarray | None = None  # from the first time on that they are asked for
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -89,7 +93,7 @@ class CpuEngine(Engine):
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
             self._dropped |= take_overflows(self._batch) & ~bad
-            self._contacts[bad], self._dof_forces[bad] = 0.0, 0.0
+            self._contacts[bad], self._dof_forces[bad], self._contact_lists[bad] = 0.0, 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
@@ -98,6 +102,37 @@ class CpuEngine(Engine):
     def take_overflows(self) -> Tensor:
         dropped, self._dropped = torch.from_numpy(self._dropped), np.zeros_like(self._dropped)
         return dropped
+
+    def refresh(self) -> None:
+        self._derive()  # the force sensors of the last step
+        self._properties.flush()
+        self._compute_poses()
+        self._stepped = self._batch.state.copy()
+
+    def contacts(self, number: int) -> Tensor:
+        first, end = self._list_starts[number : number + 2]
+        wanted = self._layout.contact_lists[number]
+        values = self._contact_lists[:, first:end].reshape(self.num_envs, wanted.slots, -1, 3)
+        if wanted.points:  # MuJoCo has the point before the normal
+            values = values[:, :, [0, 2, 1, 3]]
+        return torch.from_numpy(values.reshape(self.num_envs, wanted.slots, -1).astype(np.float32))
+
+    def joint_wrenches(self) -> Tensor:
+        """Return what the parent exerts on each body at the body's origin, force and torque, in the body's frame.
+
+        It is that of the last step, ``(num_envs, num_bodies, 6)``, and zero until the first step after the first call.
+        """
+        if self._joint_wrenches is None:
+            self._batch.bind("cfrc_int")
+            self._joint_wrenches = np.zeros((self.num_envs, self.num_bodies, 6))
+        return torch.from_numpy(self._joint_wrenches.astype(np.float32))
+
+    def _read_joint_wrenches(self) -> np.ndarray:
+        ids = self._layout.bodies
+        torque, force = np.split(self._batch.bind("cfrc_int")[:, ids], 2, axis=2)
+        torque = torque - cross(self._xpos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]], force)
+        turn = rotation_matrices(self._xquat[:, ids].reshape(-1, 4)).reshape(*torque.shape[:2], 3, 3)
+        return np.concatenate([np.einsum("nbji,nbj->nbi", turn, x) for x in (force, torque)], axis=2)
 
     def _derive(self) -> None:
         """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
@@ -166,6 +201,10 @@ class CpuEngine(Engine):
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -MAX_COMMAND, MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        if self.joint_forces is not None:
+            extra = self.joint_forces.numpy()
+            bad |= ~np.isfinite(extra).all(axis=1)
+            self._batch.bind("qfrc_applied")[:, self._layout.dof_qvel] = np.where(bad[:, None], 0.0, extra)
         return bad
 
     def _steady(self) -> None:
@@ -260,7 +299,12 @@ class CpuEngine(Engine):
         contacts, accelerated = self._contacts[0].size, self._accelerations[0].size
         self._contacts[...] = -self._sensordata[:, :contacts].reshape(self._contacts.shape)
         self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
-        accelerations, wrenches = np.split(self._sensordata[:, contacts:], [accelerated], axis=1)
+        lists = self._sensordata.shape[1] - self._contact_lists.shape[1]
+        self._contact_lists[...] = self._sensordata[:, lists:]
+        if self._joint_wrenches is not None:
+            self._joint_wrenches[...] = self._read_joint_wrenches()
+        end = lists - 3 * self._layout.joint_wrenches
+        accelerations, wrenches = np.split(self._sensordata[:, contacts:end], [accelerated], axis=1)
         self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
         numbers = self._layout.contact_sensors
@@ -353,6 +397,8 @@ class CpuEngine(Engine):
         """Return the arrays on which a step and the readers depend, without the state of the last step."""
         last = {"state": self._batch.state, "contact": self._contacts, "force": self._dof_forces}
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
+        if self._contact_lists.size:
+            last["contact_lists"] = self._contact_lists
         return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:

@@ -132,6 +132,9 @@ class WarpEngine(Engine):
     def step(self) -> None:
         with self._on_torch_stream():
             self._flush()
+            if self.joint_forces is not None:
+                columns = torch.from_numpy(self._layout.dof_qvel).to(self.device)
+                wp.to_torch(self._data.qfrc_applied)[:, columns] = self.joint_forces
             if self._graph is None:
                 self._advance()  # also loads the kernels, which is not allowed in a capture
             else:
@@ -212,6 +215,14 @@ class WarpEngine(Engine):
         if sensors:
             world = self._kernel_layout, self._kernel_model, self._kernel_data
             self._launch(kernels.read_sensors, (sensors,), *world, self._results)
+
+    def refresh(self) -> None:
+        with self._on_torch_stream():
+            self._want("bodies")
+            self._flush()
+            mjw.kinematics(self._model, self._data)
+            mjw.com_pos(self._model, self._data)
+            mjw.com_vel(self._model, self._data)
 
     def take_overflows(self) -> Tensor:
         dropped = self._dropped.clone()

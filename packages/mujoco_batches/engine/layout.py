@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -61,6 +62,24 @@ class ActorPlace:
     mocap: int = -1
 
 
+class ContactList(NamedTuple):
+    """Contacts to report one by one: of a body of the environment with anything, or with ``other``.
+
+    ``other`` is the index of a body, or -1 - i for ground i: the planes, then the terrains. ``points`` adds the points
+    and tangents of the contacts.
+    """
+
+    body: int
+    slots: int
+    other: int | None = None
+    points: bool = False
+
+    @property
+    def size(self) -> int:
+        """Numbers of the list."""
+        return self.slots * (12 if self.points else 6)
+
+
 @dataclass
 class Layout:
     """A compiled environment.
@@ -76,6 +95,8 @@ class Layout:
         root_damping: of each actor's root, linear and angular rates, 1/s; 0 unless it is free and the only body.
         link_damping: the same rates of the bodies of the other actors, ``(num_bodies, 2)``; 0 where they are weak.
         pairs: contacts between actors and with the ground.
+        contact_lists: the lists of contacts, whose values are the last of the sensors' data.
+        joint_wrenches: whether MuJoCo computes the forces between bodies, for ``CpuEngine.joint_wrenches``.
     """
 
     model: mujoco.MjModel
@@ -90,6 +111,8 @@ class Layout:
     root_damping: list[tuple[float, float]]
     link_damping: np.ndarray
     pairs: Pairs
+    contact_lists: Sequence[ContactList] = ()
+    joint_wrenches: bool = False
     _structures: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
@@ -117,8 +140,9 @@ class Layout:
         return self._structures[actor]
 
 
-_BODY = mujoco.mjtObj.mjOBJ_BODY
+_BODY, _GEOM = mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_GEOM
 _SENSORS = mujoco.mjtSensor
+_STRONGEST = 2  # MJCF's reduce="maxforce"
 
 
 def build_layout(
@@ -128,6 +152,8 @@ def build_layout(
     planes: list[PlaneParams],
     terrains: Sequence[Terrain] = (),
     force_sensors: Sequence[ForceSensorPlace] = (),
+    contact_lists: Sequence[ContactList] = (),
+    joint_wrenches: bool = False,
 ) -> Layout:
     """Compile one environment.
 
@@ -156,6 +182,10 @@ def build_layout(
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.model_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
     _add_sensors(spec, names, sensors)
+    if joint_wrenches:  # MuJoCo computes them for the sake of a sensor of accelerations
+        spec.add_sensor(type=_SENSORS.mjSENS_FRAMELINACC, objtype=_BODY, objname=names[0])
+    for wanted in contact_lists:
+        _add_contact_list(spec, names, surfaces[first_ground:], wanted)
     for attractor in attractors:
         name = names[attractor.rigid_handle]
         joint = spec.add_equality(type=mujoco.mjtEq.mjEQ_CONNECT, objtype=_BODY, name1=name, name2="world")
@@ -172,7 +202,9 @@ def build_layout(
         first_shape=[sum(len(a.shapes) for a in actors[:k]) for k in range(len(actors))],
     )
     model.pair_friction[pairs.ids] = pairs.friction(np.arange(len(touching)), friction[:first_ground])
-    return _describe(model, actors, sensors, params, pairs)
+    layout = _describe(model, actors, sensors, params, pairs)
+    layout.contact_lists, layout.joint_wrenches = tuple(contact_lists), joint_wrenches
+    return layout
 
 
 def _world(params: SimParams) -> mujoco.MjSpec:
@@ -206,6 +238,18 @@ def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSens
     for sensor in sensors:
         if sensor.weights[1]:
             add_contact_sensor(spec, bodies[sensor.body], ("FORCE", "TORQUE", "POS"))
+
+
+def _add_contact_list(spec: mujoco.MjSpec, bodies: list[str], grounds: list[str], wanted: ContactList) -> None:
+    """Add a sensor of the strongest contacts of a body, with what ``Engine.contacts`` returns."""
+    other = {}
+    if wanted.other is not None:
+        name, kind = (grounds[-1 - wanted.other], _GEOM) if wanted.other < 0 else (bodies[wanted.other], _BODY)
+        other = {"refname": name, "reftype": kind}
+    names = ("FORCE", "NORMAL", "POS", "TANGENT") if wanted.points else ("FORCE", "NORMAL")
+    fields = sum(1 << int(getattr(mujoco.mjtConDataField, f"mjCONDATA_{name}")) for name in names)
+    numbers = [fields, _STRONGEST, wanted.slots]
+    spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=bodies[wanted.body], intprm=numbers, **other)
 
 
 def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:

@@ -1,0 +1,262 @@
+"""How a search chooses: its rule and the earlier one, in simulated searches, with recorded candidates, and by evolve.
+
+The earlier rule trained the best so far again in each round, ranked by the paired difference to human with one further
+seed of the median candidate, and had no validation. A rule's cost is its number of trainings, all of one length.
+"""
+
+import math
+import statistics
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from bench import records
+from bench.records import Record
+from bench.session import make_spec
+
+from envcoder_bench.results.pairs import BETTER
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.rounds import record_again, record_round
+from envcoder_bench.shaping.kinds import REWARD
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
+from envcoder_bench.tasks.contract import task_contract
+
+from .searches import _of, _train
+
+FINAL = 15  # trainings of the final evaluation: the best and both baselines, five seeds each
+
+
+class EarlierArchive(Archive):
+    """An archive with the order of earlier versions."""
+
+    def order(self) -> list[str]:
+        """Return names by the mean difference to human's level of each seed, one more seed of the median included."""
+        whole = [a for a in self.attempts if a.by_seed]
+        if not whole:
+            return []
+        fewest = min((len(a.by_seed) for a in whole), default=0)
+        anchors = [self.baselines[name].by_seed for name in BASELINE_FILES]
+        level = levels([*anchors, *(a.by_seed for a in whole if len(a.by_seed) > fewest)])
+        gaps = {a.name: [x - level[seed] for seed, x in a.by_seed.items() if seed in level] for a in whole}
+        middle = statistics.median(fmean(x) for x in gaps.values())
+        scores = {name: (math.fsum(x) + middle) / (len(x) + 1) for name, x in gaps.items()}
+        scores.update({name: 0.0 if name == HUMAN else -math.inf for name in BASELINE_FILES})
+        return sorted(scores, key=lambda name: scores[name], reverse=True)
+
+
+def levels(anchors: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return human's fitness by seed: the median of what those say that several rounds trained, human first."""
+    first, estimates = anchors[0], dict[int, list[float]]()
+    for anchor in anchors:
+        above = [x - first[seed] for seed, x in anchor.items() if seed in first]
+        for seed, x in anchor.items() if above else ():
+            estimates.setdefault(seed, []).append(x - fmean(above))
+    level = {seed: statistics.median(values) for seed, values in estimates.items()}
+    drift = fmean([level[seed] - x for seed, x in first.items()])
+    return {seed: x - drift for seed, x in level.items()}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a search chooses: what trains again in each round, and what is compared after the last one."""
+
+    name: str
+    archive: type[Archive]
+    retrained: int
+    validated: int = 0
+    validation_seeds: int = 0
+
+
+EARLIER = Rule("earlier", EarlierArchive, 1)
+PRESENT = Rule("present", Archive, 3, 5, 3)
+
+
+@dataclass
+class Chosen:
+    """The archive of a finished search, what it chose, and its number of trainings."""
+
+    archive: Archive
+    name: str
+    trainings: int
+
+
+def choose(
+    rule: Rule,
+    rounds: Sequence[Sequence[str]],
+    result: Callable[[str, int], float],
+    seeds: Iterator[int],
+    each: int = 1,
+) -> Chosen:
+    """Search among candidates whose results are known by name and seed; every round has ``each`` new seeds."""
+    baselines = {name: Attempt(name, 0, "") for name in BASELINE_FILES}
+    archive, trainings = rule.archive([], baselines), FINAL
+
+    def train(attempt: Attempt, new: Sequence[int]) -> Attempt:
+        return attempt.measured_again({seed: result(attempt.name, seed) for seed in new})
+
+    for number, names in enumerate(rounds, 1):
+        again, new = {a.name for a in archive.leaders(rule.retrained)}, [next(seeds) for _ in range(each)]
+        attempts = [train(a, new) if a.name in again else a for a in archive.attempts]
+        attempts += [train(Attempt(name, number, ""), new) for name in names]
+        everyone = {name: train(baseline, new) for name, baseline in archive.baselines.items()}
+        archive = replace(archive, attempts=attempts, baselines=everyone)
+        trainings += each * (len(names) + len(again) + len(everyone))
+    again, new = {a.name for a in archive.leaders(rule.validated)}, [next(seeds) for _ in range(rule.validation_seeds)]
+    if len(again) > 1:
+        archive = replace(archive, attempts=[train(a, new) if a.name in again else a for a in archive.attempts])
+        trainings += len(again) * len(new)
+    best = archive.best()
+    assert best is not None
+    return Chosen(archive, best.name, trainings)
+
+
+# simulated searches
+
+
+def truths(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the true fitness of candidates minus human's, in deviations of seeds."""
+    if kind == "equal":
+        return np.zeros(count)
+    if kind == "few better":  # of a hundred eight by half a deviation, two by one
+        return rng.choice([1.0, 0.5, 0.0], size=count, p=[0.02, 0.08, 0.9])
+    return rng.normal(-0.5, 1.0, count)
+
+
+# what is compared: rule, candidates of a round, seeds of a round; the second of each pair has at most as many trainings
+DESIGNS = ((EARLIER, 10, 1), (PRESENT, 10, 1), (PRESENT, 7, 1), (EARLIER, 10, 3), (PRESENT, 10, 3), (PRESENT, 7, 3))
+
+
+def search_rules(args: Namespace) -> Iterator[Record]:
+    """Simulate searches of five rounds with known truth; a record for each kind and design."""
+    for kind in ("equal", "few better", "normal"):
+        for rule, candidates, seeds in DESIGNS:
+            yield {
+                "kind": "search_rules",
+                **simulate(kind, rule, candidates, seeds, args.runs),
+                **records.describe("cpu"),
+            }
+
+
+def simulate(kind: str, rule: Rule, candidates: int, seeds: int, runs: int) -> Record:
+    """Return how often the chosen is the best, its regret, its fitness, and how often one is falsely called better."""
+    rows = np.array([_simulated(kind, rule, candidates, seeds, np.random.default_rng(run)) for run in range(runs)])
+    top, regret, fitness, false, trainings = rows.mean(axis=0)
+    error = float(np.std(rows[:, 1], ddof=1) / math.sqrt(runs))
+    return {
+        "case": kind, "rule": rule.name, "candidates": candidates, "seeds": seeds, "runs": runs, "trainings": trainings,
+        "is_best": round(top, 3), "regret": round(regret, 3), "regret_error": round(error, 3),
+        "chosen": round(fitness, 3), "false_better": round(false, 3) if rule is PRESENT else None,
+    }  # fmt: skip
+
+
+def _simulated(kind: str, rule: Rule, candidates: int, seeds: int, rng: np.random.Generator) -> tuple[float, ...]:
+    """Return of one search whether it chose the best, regret, fitness, whether it is falsely better, and trainings."""
+    rounds = [[f"r{number}_{k:02d}" for k in range(candidates)] for number in range(1, 6)]
+    names = [name for names in rounds for name in names]
+    truth = dict(zip(names, truths(kind, len(names), rng).tolist())) | {HUMAN: 0.0, "unshaped": -1.0}
+    effects = rng.normal(0.0, 0.3, 100)
+    chosen = choose(rule, rounds, lambda name, seed: truth[name] + effects[seed] + rng.normal(), count(), seeds)
+    best, value, merits = max(truth[name] for name in names), truth[chosen.name], chosen.archive.merits()
+    said = [merits.pair(a.name, HUMAN).verdict == BETTER for a in chosen.archive.leaders(5) if truth[a.name] <= 0.0]
+    return float(value == best), best - value, value, float(any(said)), float(chosen.trainings)
+
+
+# recorded candidates
+
+
+def recorded_searches(args: Namespace) -> Iterator[Record]:
+    """Train recorded candidates with many seeds once, and search among them with seeds that are drawn of those."""
+    from envcoder_bench.run.inputs import read_candidates
+
+    spec = make_spec(args)
+    sources = read_candidates(args.task, [Path(args.recorded)])
+    attempts = [Attempt(source.name, int(source.name[1]), source.source) for source in sources]
+    about = {"kind": "recorded_searches", "task": args.task, "envs": args.envs, "iterations": args.iterations}
+    result, (names,) = _train(args, spec.config, about, [attempts], seed=0, seeds=args.seeds)
+    table: dict[tuple[str, int], float] = {
+        (row.candidate, row.seed): row.fitness for row in _of(result.rows, names) if row.measured
+    }
+    numbers = sorted({a.round for a in attempts})
+    rounds = [[a.name for a in attempts if a.round == number] for number in numbers]
+    everyone = [name for names in rounds for name in names]
+    for rule in (EARLIER, PRESENT):
+        regrets, values, chosen, trainings = [], [], [], 0
+        for run in range(args.runs):
+            # the first search has the seeds of the recorded one, 0, 1, 2 ...
+            order = [*range(args.seeds)] if run == 0 else np.random.default_rng(run).permutation(args.seeds).tolist()
+            used = len(rounds) + PRESENT.validation_seeds
+            found = choose(rule, rounds, lambda name, seed: table[name, seed], iter(order))
+            held_out = {name: fmean([table[name, seed] for seed in order[used:]]) for name in [*everyone, HUMAN]}
+            regrets.append(max(held_out[name] for name in everyone) - held_out[found.name])
+            values.append(held_out[found.name] - held_out[HUMAN])
+            chosen.append(found.name)
+            trainings = found.trainings
+        yield {
+            **about, "rule": rule.name, "seeds": args.seeds, "runs": args.runs, "trainings": trainings,
+            "regret": round(fmean(regrets), 4), "above_human": round(fmean(values), 4), "first_chosen": chosen[0],
+            "means": {x: round(fmean([table[x, s] for s in range(args.seeds)]), 4) for x in [*everyone, HUMAN]},
+            "seconds": result.summary["wall_time"], **records.describe(spec.config.device),
+        }  # fmt: skip
+
+
+# searches by evolve
+
+
+@dataclass
+class Evolving:
+    """A search by evolve in progress."""
+
+    rule: Rule
+    candidates: int
+    proposer: EvolveProposer
+    archive: Archive
+    trainings: int = field(default=FINAL)
+
+
+def evolving_searches(args: Namespace) -> Iterator[Record]:
+    """Search with evolve under both rules, in pairs with the same random choices; all proceed in one run a round."""
+    spec = make_spec(args)
+    state = task_contract(spec.task, spec.config.task).state
+    baselines = {source.name: Attempt(source.name, 0, source.source) for source in baseline_sources(spec.task)}
+    every = [
+        Evolving(rule, candidates, EvolveProposer([REWARD], seed=pair, state=state), rule.archive([], baselines))
+        for rule, candidates in ((EARLIER, args.candidates), (PRESENT, args.fewer))
+        for pair in range(args.searches)
+    ]
+    keys = ("task", "searches", "rounds", "candidates", "fewer", "envs", "iterations", "held_out")
+    about = {"kind": "evolving_searches", **{key: getattr(args, key) for key in keys}}
+    for number in range(1, args.rounds + 1):
+        rounds = [Round(number, each.proposer.propose(each.archive, number, each.candidates)) for each in every]
+        again = [each.archive.leaders(each.rule.retrained) for each in every]
+        attempts: list[list[Any]] = [[*round.ready, *leaders] for round, leaders in zip(rounds, again)]
+        result, names = _train(args, spec.config, about, attempts, seed=number - 1, seeds=1)
+        for each, round, mine in zip(every, rounds, names):
+            each.archive = record_round(each.archive, round, _of(result.rows, mine), _of(result.evaluations(), mine))
+            each.trainings += len(mine) + len(BASELINE_FILES)
+    # validation
+    again = [each.archive.leaders(each.rule.validated) for each in every]
+    seeds = PRESENT.validation_seeds
+    result, names = _train(args, spec.config, about, again, seed=args.rounds, seeds=seeds)
+    for each, mine in zip(every, names):
+        each.archive = record_again(each.archive, _of(result.rows, mine, ()))
+        each.trainings += seeds * len(mine)
+    # seeds that nothing was chosen by
+    best = [list(filter(None, [each.archive.best()])) for each in every]
+    result, names = _train(args, spec.config, about, best, seed=args.rounds + seeds, seeds=args.held_out)
+    human = fmean([row.fitness for row in result.rows if row.candidate == HUMAN and row.measured])
+    scores = [[row.fitness for row in _of(result.rows, mine, ()) if row.measured] for mine in names]
+    above = [fmean(values) - human if values else None for values in scores]
+    yield {
+        **about,
+        **{rule.name: above[k * args.searches : (k + 1) * args.searches] for k, rule in enumerate((EARLIER, PRESENT))},
+        "trainings": {each.rule.name: each.trainings for each in every},
+        "of_human": human, **records.describe(spec.config.device),
+    }  # fmt: skip

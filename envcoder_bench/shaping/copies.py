@@ -1,0 +1,159 @@
+"""Candidates that teach nothing new: copies of others, copies up to small changes of numbers, and constant rewards.
+
+All of it is read from the text, in which layout, comments, docstrings and names of local variables do not count. A
+function that a candidate lacks is that of the baseline, as in training: a file with the baseline's reward is a copy of
+the baseline.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.kinds import REWARD, SHAPER_TYPES
+from envcoder_bench.shaping.source import Source, UnsupportedCode, shaping_source
+
+NEAR = 0.2  # largest relative change of a number of a near copy
+OTHER = "change what it computes, not only its numbers"
+_SIZES = {"shape", "device", "dtype", "ndim"}  # attributes that say nothing of a tensor's values
+_SIZE_CALLS = {"ones_like", "zeros_like", "full_like", "empty_like", "size", "new_zeros", "new_ones", "new_full", "len"}
+
+Signature = dict[str, tuple[str, tuple[float, ...]]]  # of each function its code without numbers, and its numbers
+
+
+@dataclass(frozen=True)
+class Known:
+    """The signatures of candidates and baselines by name, the first of equals alone."""
+
+    signatures: dict[str, Signature]
+    baseline: Signature
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str], baseline: str = "", types: Sequence[str] | None = None) -> Known:
+        """Read texts by name. ``baseline`` is the text that fills in missing functions."""
+        asked = tuple(types or SHAPER_TYPES)
+        known = cls({}, _signature(baseline, asked) or {}, asked)
+        for name, text in texts.items():
+            known.add(name, text)
+        return known
+
+    def add(self, name: str, text: str) -> None:
+        """Add a candidate, with which later ones are compared; a text that cannot be read is left out."""
+        own = _signature(text, self.types)
+        if own is not None:
+            self.signatures[name] = {**self.baseline, **own}
+
+    def fault(self, name: str, text: str) -> Fault | None:
+        """Return why a candidate teaches nothing new; None if it may."""
+        own = _signature(text, self.types)
+        if not own:
+            return None
+        line = constant_reward(text)
+        if line:
+            message = "the reward is the same in every state, so that nothing but longer episodes can be learned"
+            return Fault(message, f"{name}.py", line, REWARD, remedy="reward what the task asks for")
+        whole = {**self.baseline, **own}
+        equal, near = None, None
+        for other, signature in self.signatures.items():
+            if other != name and (apart := _apart(whole, signature)) is not None and apart <= NEAR:
+                equal, near = (equal or other, near) if apart == 0.0 else (equal, near or other)
+        if equal is not None:
+            return Fault(f"is the same as {equal}", kind="duplicate", remedy="write another", twin=equal)
+        if near is not None:
+            message = f"is the same as {near} but for numbers, which differ by {100 * NEAR:.0f} % at most"
+            return Fault(message, kind="duplicate", remedy=OTHER, twin=near)
+        return None
+
+
+def _apart(first: Signature, second: Signature) -> float | None:
+    """Return the largest relative difference of two candidates' numbers; None if their code differs."""
+    if {name: code for name, (code, _) in first.items()} != {name: code for name, (code, _) in second.items()}:
+        return None
+    pairs = [pair for name, (_, numbers) in first.items() for pair in zip(numbers, second[name][1])]
+    return max((abs(a - b) / max(abs(a), abs(b)) for a, b in pairs if a != b), default=0.0)
+
+
+def _signature(text: str, types: Sequence[str]) -> Signature | None:
+    """Return the signature of each function that a text defines; None if it cannot be read."""
+    try:
+        source = shaping_source(text, types)
+        return {type_: _code(source, names) for type_, names in source.shapers(types).items()}
+    except (UnsupportedCode, RecursionError):
+        return None
+
+
+def _code(source: Source, names: Sequence[str]) -> tuple[str, tuple[float, ...]]:
+    codes, numbers = [], list[float]()
+    for name in sorted(source.reachable(names)):
+        if isinstance(source.definitions[name], (ast.Import, ast.ImportFrom)):
+            continue
+        statement = ast.parse(source.code(source.definitions[name]))
+        reader = _Plain()
+        codes.append(f"{name} {ast.dump(reader.visit(statement))}")
+        numbers += reader.numbers
+    return "\n".join(codes), tuple(numbers)
+
+
+class _Plain(ast.NodeTransformer):
+    """Replaces numbers, docstrings and local names, and collects the numbers in order."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self._locals: dict[str, str] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        node.returns, outer = None, self._locals
+        stored = (x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
+        self._locals = {**outer, **{name: f"local{k}" for k, name in enumerate(dict.fromkeys(stored))}}
+        self.generic_visit(node)
+        self._locals = outer
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._locals.get(node.id, node.id)
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if type(node.value) in (int, float):
+            self.numbers.append(float(node.value))  # type: ignore[arg-type]
+            node.value = 0
+        return node
+
+
+def constant_reward(text: str) -> int:
+    """Return the line of a reward that no value of the state has an effect on; 0 of any other."""
+    try:
+        reward = Source(text).function(REWARD)
+    except UnsupportedCode:
+        return 0
+    if reward is None or any(isinstance(x, ast.Return) and x.value is None for x in ast.walk(reward)):
+        return 0
+    arguments = [*reward.args.posonlyargs, *reward.args.args, *reward.args.kwonlyargs]
+    names = {argument.arg for argument in arguments} | {x.arg for x in (reward.args.vararg, reward.args.kwarg) if x}
+    read = any(isinstance(x, ast.Name) and x.id in names for statement in reward.body for x in _values(statement))
+    draws = any("rand" in ast.dump(statement) for statement in reward.body)
+    return 0 if read or draws else reward.lineno
+
+
+def _values(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes whose values count, not only their shapes."""
+    if isinstance(node, ast.Attribute) and node.attr in _SIZES:
+        return
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _SIZE_CALLS:
+            for argument in node.args[1:]:
+                yield from _values(argument)
+            return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _values(child)

@@ -1,0 +1,1 @@
+"""Files of robots, and robots from files."""

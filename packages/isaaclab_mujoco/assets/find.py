@@ -1,0 +1,80 @@
+"""Answer a robot's file, which may be a USD on a server, by a URDF or MJCF on this machine.
+
+The first of these that has one is taken: the runner's ``--asset NAME=FILE``, ``assets.yaml`` in the working folder, the
+file itself if it is a URDF or MJCF, URDFs and MJCFs of the same name below the folder above the file's or those in
+``roots``, and robots that mjlab ships.
+"""
+
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from isaaclab_mujoco.errors import AssetNotFound, UserError
+
+ENDINGS = (".urdf", ".xml", ".mjcf")
+given: dict[str, str] = {}  # what a file's path ends with -> a file, by --asset and assets.yaml
+roots: list[Path] = []  # folders of the user's code
+# robots of mjlab's asset zoo, by what is in the path of a USD of theirs
+ZOO = {r"\bg1": "unitree_g1/xmls/g1.xml", r"\bgo1": "unitree_go1/xmls/go1.xml"}
+
+
+def robot_file(name: str) -> Path:
+    """Return the file that answers a path or address.
+
+    Raises:
+        AssetNotFound: there is none.
+        UserError: a given file does not exist.
+    """
+    for end, file in given.items():
+        if _stem(name).endswith(_stem(end)):
+            if not Path(file).is_file():
+                raise UserError(f"--asset {end}={file}: the file does not exist")
+            return Path(file)
+    path = Path(name)
+    if path.suffix in ENDINGS and path.is_file():
+        return path
+    tried = [f"{path.stem}{ending}" for ending in ENDINGS]
+    folders = [path.parent.parent, *roots] if path.parent.is_dir() else roots
+    for folder in folders:
+        for found in sorted(_files(folder)):
+            if found.name in tried:
+                return found
+    zoo = find_spec("mjlab")
+    if zoo is not None and zoo.origin is not None:
+        for pattern, file in ZOO.items():
+            if re.search(pattern, name, re.IGNORECASE):
+                return Path(zoo.origin).parent / "asset_zoo" / "robots" / file
+    places = ", ".join(str(folder) for folder in folders) or "no folder"
+    raise AssetNotFound(
+        f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, and mjlab's robots "
+        f"({'installed' if zoo else 'mjlab is not installed'}). Give one: --asset {path.name}=FILE"
+    )
+
+
+def read_assets_file(path: Path) -> None:
+    """Add the lines ``NAME: FILE`` of ``assets.yaml`` to ``given``; files are relative to its folder.
+
+    Raises:
+        UserError: it is not a mapping of names to files.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        rows = OmegaConf.to_container(OmegaConf.load(path))
+    except (OmegaConfBaseException, ValueError) as error:
+        raise UserError(f"{path}: {error}") from error
+    if not isinstance(rows, dict) or not all(isinstance(file, str) for file in rows.values()):
+        raise UserError(f"{path}: it must have lines NAME: FILE")
+    for name, file in rows.items():
+        given.setdefault(str(name), str(path.parent / Path(str(file)).expanduser()))
+
+
+def _stem(name: str) -> str:
+    return name.lower().removesuffix(".usd").removesuffix(".usda")
+
+
+@cache
+def _files(folder: Path) -> list[Path]:
+    return [file for ending in ENDINGS for file in folder.rglob(f"*{ending}")]

@@ -1,0 +1,1 @@
+"""What stands in for Omniverse's stage and application."""

@@ -1,0 +1,1 @@
+"""``omni.physics.tensors``: views of the simulation as tensors."""

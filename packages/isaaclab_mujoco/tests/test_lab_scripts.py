@@ -1,0 +1,192 @@
+"""Scripts for Isaac Lab in a process of their own, and what bad input to them says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lab_robots import write
+
+from isaaclab_mujoco import checkout
+from isaaclab_mujoco.__main__ import main
+from isaaclab_mujoco.assets import find
+from isaaclab_mujoco.errors import AssetNotFound, NotSupported, UserError
+
+HELPERS = Path(__file__).parent / "helpers"
+# as the scripts of forks: flags, the application, then the rest; a config of the tests stands for the fork's
+SCRIPT = """
+import argparse, sys
+from isaaclab.app import AppLauncher
+parser = argparse.ArgumentParser()
+parser.add_argument("--num_envs", type=int, default=None)
+AppLauncher.add_app_launcher_args(parser)
+args = parser.parse_args()
+app = AppLauncher(args).app
+
+import gymnasium as gym
+import isaaclab, torch
+from isaaclab.envs import ManagerBasedRLEnv
+from lab_configs import CartpoleEnvCfg
+gym.register("Cart", entry_point="isaaclab.envs:ManagerBasedRLEnv", kwargs={})
+
+def make():
+    cfg = CartpoleEnvCfg()
+    cfg.scene.num_envs, cfg.sim.device = args.num_envs, args.device
+    return gym.make("Cart", cfg=cfg)
+"""
+TRAIN = """
+from isaaclab_rl.rsl_rl import RslRlOnPolicyRunnerCfg, RslRlPpoActorCriticCfg, RslRlPpoAlgorithmCfg, RslRlVecEnvWrapper
+from rsl_rl.runners import OnPolicyRunner
+policy = RslRlPpoActorCriticCfg(
+    init_noise_std=1.0, actor_hidden_dims=[16], critic_hidden_dims=[16], activation="elu",
+    actor_obs_normalization=False, critic_obs_normalization=False)
+algorithm = RslRlPpoAlgorithmCfg(
+    value_loss_coef=1.0, use_clipped_value_loss=True, clip_param=0.2, entropy_coef=0.005, num_learning_epochs=2,
+    num_mini_batches=2, learning_rate=1e-3, schedule="adaptive", gamma=0.99, lam=0.95, desired_kl=0.01,
+    max_grad_norm=1.0)
+agent = RslRlOnPolicyRunnerCfg(
+    num_steps_per_env=8, max_iterations=2, save_interval=50, experiment_name="cart", policy=policy, algorithm=algorithm,
+    obs_groups={}, device=args.device)
+env = RslRlVecEnvWrapper(make())
+runner = OnPolicyRunner(env, agent.to_dict(), log_dir="log", device=agent.device)
+runner.learn(num_learning_iterations=2)
+env.close()
+app.close()
+"""
+PLAY = """
+env, count = make(), 0
+observation, _ = env.reset()
+while app.is_running():
+    observation, *_ = env.step(torch.zeros(args.num_envs, 1))
+    count += 1
+import omni.isaac.lab.envs
+print("steps", count, omni.isaac.lab.envs is sys.modules["isaaclab.envs"], isaaclab.__file__)
+"""
+
+
+def run(folder, text, *words, flags=(), **variables):
+    """Run a script by ``python -m isaaclab_mujoco``; return the exit code, the output and the errors."""
+    (folder / "script.py").write_text(text)
+    files = [word for name, file in write(folder).items() for word in ("--asset", f"{name}={file}")]
+    packages = HELPERS.parents[2]
+    path = os.pathsep.join([str(HELPERS), str(packages), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "isaaclab_mujoco", *files, *flags, str(folder / "script.py"), *words]
+    variables = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_script_trains_with_rsl_rl(tmp_path):
+    code, out, err = run(tmp_path, SCRIPT + TRAIN, "--num_envs", "8", "--headless")
+    assert code == 0, err[-3000:]
+    assert "Learning iteration 1/2" in out and list((tmp_path / "log").glob("model_*.pt"))
+    assert "on MuJoCo's physics, not on Isaac Sim" in err
+
+
+def test_a_script_plays_for_some_updates_on_2_2(tmp_path):
+    """It is Isaac Lab 2.2.0, whose modules of the stage are others, with the names of 1.x."""
+    older = Path(sys.prefix) / "isaaclab-2.2"
+    assert older.is_dir(), "make test-isaaclab installs it"
+    code, out, err = run(
+        tmp_path, SCRIPT + PLAY, "--num_envs", "2", flags=("--updates", "7", "--asked"), ISAACLAB_PATH=str(older)
+    )
+    assert code == 0, err[-3000:]
+    assert f"steps 7 True {older}" in out
+    assert "functions of Omniverse that did nothing" in err and "omni.timeline.Timeline" in err
+
+
+def refused(folder, monkeypatch, capsys, *words):
+    """Run the runner in this process; return its one line."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["isaaclab_mujoco", *map(str, words)])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    assert main() == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("isaaclab_mujoco: ")
+    return lines[0]
+
+
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys):
+    assert "no.py is not a file" in refused(tmp_path, monkeypatch, capsys, "no.py")
+    (tmp_path / "s.py").write_text("import a_package_of_nobody")
+    assert "the module a_package_of_nobody is missing" in refused(tmp_path, monkeypatch, capsys, "s.py")
+    assert "--asset x: give NAME=FILE" in refused(tmp_path, monkeypatch, capsys, "--asset", "x", "s.py")
+    (tmp_path / "s.py").write_text("from isaaclab.sim import NoSuchName")
+    assert "another version of Isaac Lab" in refused(tmp_path, monkeypatch, capsys, "s.py")
+    (tmp_path / "assets.yaml").write_text("- a\n- b")
+    assert "assets.yaml: it must have lines NAME: FILE" in refused(tmp_path, monkeypatch, capsys, "s.py")
+
+
+def test_cameras_and_video_are_refused(tmp_path, monkeypatch, capsys):
+    start = "from isaaclab.app import AppLauncher\nAppLauncher({'enable_cameras': True})"
+    (tmp_path / "s.py").write_text(start)
+    assert "cameras are not in isaaclab_mujoco" in refused(tmp_path, monkeypatch, capsys, "s.py")
+
+
+def test_checkouts_of_other_versions_are_refused(tmp_path, monkeypatch):
+    def message(path):
+        monkeypatch.setenv(checkout.VARIABLE, str(path))
+        with pytest.raises(UserError) as error:
+            checkout.find()
+        return str(error.value)
+
+    assert "is not a checkout of Isaac Lab" in message(tmp_path / "nothing")
+    (tmp_path / "one" / "source" / "extensions" / "omni.isaac.lab").mkdir(parents=True)
+    assert "is Isaac Lab 1.x" in message(tmp_path / "one")
+    package = tmp_path / "three" / "source" / "isaaclab" / "isaaclab"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / "three" / "VERSION").write_text("2.3.0\n")
+    monkeypatch.setenv(checkout.VARIABLE, str(tmp_path / "three"))
+    assert checkout.find() == tmp_path / "three" / "source"
+    (tmp_path / "three" / "source" / "isaaclab_newton").mkdir()
+    assert "isaaclab_mujoco runs 2.0 to 2.3" in message(tmp_path / "three")
+    monkeypatch.delenv(checkout.VARIABLE)
+    monkeypatch.setattr(checkout.PathFinder, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="Isaac Lab was not found: set ISAACLAB_PATH to a checkout"):
+        checkout.find()
+
+
+def test_a_robot_is_answered_by_the_first_file_that_is_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(find, "given", {})
+    monkeypatch.setattr(find, "roots", [tmp_path])
+    with pytest.raises(AssetNotFound, match=r"dog\.usd: no URDF.* Tried dog\.urdf, dog\.xml.* --asset dog\.usd=FILE"):
+        find.robot_file("omniverse://server/dog.usd")
+    beside = tmp_path / "models" / "dog.urdf"
+    beside.parent.mkdir()
+    beside.write_text("<robot/>")
+    find._files.cache_clear()
+    assert find.robot_file("omniverse://server/dog.usd") == beside
+    (tmp_path / "assets.yaml").write_text("dog.usd: models/dog.urdf\ncat: cat.xml\n")
+    find.read_assets_file(tmp_path / "assets.yaml")
+    assert find.robot_file("https://x/dog.usd") == beside
+    with pytest.raises(UserError, match=r"cat=.*cat\.xml: the file does not exist"):
+        find.robot_file("/x/cat.usd")
+
+
+def test_what_is_out_is_named_where_it_is_in_the_config(make):
+    import lab_configs
+    from isaaclab.assets import DeformableObjectCfg
+    from isaaclab.sensors import CameraCfg
+    from isaaclab.sim import MeshCuboidCfg, PinholeCameraCfg
+
+    camera = CameraCfg(
+        prim_path="{ENV_REGEX_NS}/Camera", spawn=PinholeCameraCfg(), width=8, height=8, data_types=["rgb"]
+    )
+    soft = DeformableObjectCfg(prim_path="{ENV_REGEX_NS}/Soft", spawn=MeshCuboidCfg(size=(0.1, 0.1, 0.1)))
+    for name, entity, words in (("camera", camera, "cameras are not"), ("soft", soft, "deformable objects are not")):
+        cfg = lab_configs.CartpoleEnvCfg()
+        setattr(cfg.scene, name, entity)
+        with pytest.raises(NotSupported, match=f"{words} in isaaclab_mujoco; remove it from the config"):
+            make(cfg)
+
+
+def test_a_robot_without_a_file_is_named(make):
+    import lab_configs
+
+    cfg = lab_configs.CartpoleEnvCfg()
+    cfg.scene.robot.spawn.usd_path = "omniverse://nowhere/unknown.usd"
+    with pytest.raises(AssetNotFound, match=r"unknown\.usd: no URDF or MJCF is known for it"):
+        make(cfg)

@@ -1,0 +1,75 @@
+"""Copies, near copies and constant rewards, read from the text."""
+
+import pytest
+
+from envcoder_bench.shaping.copies import Known, constant_reward
+
+HUMAN = '''"""The baseline."""
+import torch
+
+SCALE = 2.0
+
+def compute_reward(pole_angle, cart_vel):
+    """Stay up."""
+    upright = torch.cos(pole_angle)
+    return SCALE * upright - 0.1 * cart_vel ** 2
+
+def compute_terminal(pole_angle):
+    return pole_angle > 1.0
+'''
+REWARD = HUMAN.split("def compute_terminal")[0]
+
+
+def fault(text, types=None, **texts):
+    return Known.of({"human": HUMAN, **texts}, HUMAN, types).fault("r1_00", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HUMAN,
+        REWARD,  # what it lacks is the baseline's
+        REWARD.replace("upright", "height").replace('"""Stay up."""', '"""My own idea."""'),
+        HUMAN.split("def ")[0] + "\n# mine\n" + "def " + HUMAN.split("def ")[2],
+    ],
+)
+def test_copies_of_the_baseline_are_named(text):
+    found = fault(text)
+    assert (found.kind, found.twin) == ("duplicate", "human") and "is the same as human" in str(found)
+
+
+@pytest.mark.parametrize(("number", "near"), [("0.112", True), ("0.119", True), ("0.13", False), ("-0.1", False)])
+def test_numbers_within_a_fifth_make_a_near_copy(number, near):
+    found = fault(REWARD.replace("0.1 *", f"{number} *"))
+    assert (found is not None) == near
+    assert not near or "but for numbers, which differ by 20 % at most" in str(found)
+
+
+def test_other_code_is_no_copy():
+    assert fault(REWARD.replace("cos", "sin")) is None
+    assert fault(REWARD.replace("cart_vel", "cart_pos")) is None
+    other = REWARD.replace("cos", "sin")
+    assert fault(other.replace("0.1", "0.11"), r0_00=other).twin == "r0_00"
+    assert fault("def compute_reward(:") is None  # the loader says what is wrong with it
+    # another termination is no copy, unless the search asks for rewards alone
+    stricter = HUMAN.replace("> 1.0", "> 0.5")
+    assert fault(stricter) is None and fault(stricter, ["compute_reward"]).twin == "human"
+
+
+@pytest.mark.parametrize(
+    ("body", "constant"),
+    [
+        ("return torch.ones_like(pole_angle)", True),
+        ("n = pole_angle.shape[0]\n    return torch.full((n,), 2.0, device=pole_angle.device)", True),
+        ("alive = torch.full_like(pole_angle, 0.5)\n    return alive, {'alive': alive}", True),
+        ("return torch.ones_like(pole_angle) - 0.1 * pole_angle", False),
+        ("return torch.full_like(pole_angle, 1.0) * (pole_angle > 0)", False),
+        ("return torch.randn_like(pole_angle)", False),
+    ],
+)
+def test_constant_rewards_are_found(body, constant):
+    text = f"import torch\n\n\ndef compute_reward(pole_angle):\n    {body}\n"
+    assert constant_reward(text) == (4 if constant else 0)
+    found = fault(text)
+    assert (found is not None) == constant
+    assert not constant or str(found).startswith("r1_00.py:4: in compute_reward: the reward is the same in every state")
