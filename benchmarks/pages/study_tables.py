@@ -147,7 +147,7 @@ def lengths(records: list[Record]) -> list[str]:
     for words, enough in (("Below", False), ("From", True)):
         group = [x for _, x in judged if (x.agreement >= ENOUGH) == enough]
         low = sum(x.truth < AGREES for x in group)
-        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer training by under {AGREES}.")
+        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer one by under {AGREES}.")
     return [*origins(runs), " ".join(counts), "", *markdown(head, rows)]
 
 
