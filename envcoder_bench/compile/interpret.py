@@ -1,12 +1,14 @@
 """Interpret a program with torch, operation by operation, if the function's own code is not available."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, KINDS, OPERATIONS, Node, Program, reachable
 from envcoder_bench.core import stream
+from envcoder_bench.shaping.kinds import VALUE, Kind, Part
 
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 _BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
@@ -132,3 +134,32 @@ def _divided(op: str, kind: str, x: Tensor, y: Tensor) -> Tensor:
     quotient = _DIVISIONS[op](x, torch.where(zero | minus_one, torch.ones_like(y), y))
     turned = -x if op in ("div", "floordiv") else torch.zeros_like(x)
     return torch.where(zero, torch.zeros_like(quotient), torch.where(minus_one, turned, quotient))
+
+
+# a program in the place of a function
+
+PARAMETERS = tuple(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("state_dict", "action"))
+
+
+class ProgramCall:
+    """A callable that interprets a function's program, and returns results in the form of the function's.
+
+    Args:
+        parts: the tensors that functions of this kind return.
+        components: the names of a reward's components.
+    """
+
+    def __init__(self, kind: Kind, program: Program, parts: Mapping[str, Part], components: Sequence[str]) -> None:
+        self._interpreter, self._parts, self._is_dict = Interpreter(program), parts, kind.shape is None
+        self._components = components if kind.components else ()
+
+    def __call__(self, state_dict: Mapping[str, Tensor], action: Tensor) -> object:
+        with torch.no_grad():
+            outputs = self._interpreter(state_dict, action)
+        n = next(x.shape[0] for x in outputs.values())
+        parts = {key: outputs[key].reshape(n, *part.shape) for key, part in self._parts.items() if key in outputs}
+        if self._is_dict:
+            return parts
+        if not self._components:
+            return parts[VALUE]
+        return parts[VALUE], {name: outputs[f"component{i}"][:, 0] for i, name in enumerate(self._components)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import re
@@ -11,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.interpret import PARAMETERS, ProgramCall
 from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, OPERATIONS, Node, Output, Program, reachable
 from envcoder_bench.compile.program import KINDS as NUMBERS
 from envcoder_bench.core.plain_text import one_line
@@ -162,8 +160,8 @@ def _candidate(value: Any, name: str, file: str, source: str, contract: Contract
             type=type_,
             file=file,
             line=line,
-            call=_ProgramCall(type_, program, names, contract),
-            parameters=_PARAMETERS,
+            call=ProgramCall(KINDS[type_], program, contract.parts[type_], names),
+            parameters=PARAMETERS,
             action_dim=action_dim if KINDS[type_].acts else None,
             program=program,
         )
@@ -316,28 +314,3 @@ def _expected_outputs(
     _require(set(outputs) == {*parts, *names}, f"{type_} returns unexpected results")
     expected = {key: (math.prod(shape), floating) for key, (shape, floating) in parts.items()}
     return {**expected, **dict.fromkeys(names, (1, False))}
-
-
-_PARAMETERS = tuple(
-    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("state_dict", "action")
-)
-
-
-class _ProgramCall:
-    """A callable that interprets a function's program, and returns results in the form of the function's."""
-
-    def __init__(self, type_: str, program: Program, components: tuple[str, ...], contract: Contract) -> None:
-        self._interpreter = Interpreter(program)
-        self._parts, self._is_dict = contract.parts[type_], KINDS[type_].shape is None
-        self._components = components if KINDS[type_].components else ()
-
-    def __call__(self, state_dict: Mapping[str, Tensor], action: Tensor) -> object:
-        with torch.no_grad():
-            outputs = self._interpreter(state_dict, action)
-        n = next(x.shape[0] for x in outputs.values())
-        parts = {key: outputs[key].reshape(n, *part.shape) for key, part in self._parts.items() if key in outputs}
-        if self._is_dict:
-            return parts
-        if not self._components:
-            return parts[VALUE]
-        return parts[VALUE], {name: outputs[f"component{i}"][:, 0] for i, name in enumerate(self._components)}

@@ -52,7 +52,8 @@ class Effect:
         reached: number of seeds that have it.
         slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above; with
             seeds that never have it, slower_high is infinite.
-        share: the share of the term in the original's reward at the end of the training, by mean sizes.
+        share: the share of the term in the original's reward at the end of the training, by mean sizes; NaN if the
+            weight of one term is not one number.
         status: of the variant, where it has no fitness that can be compared; else empty.
     """
 
@@ -108,7 +109,6 @@ class Study:
         target: the fitness whose env-steps are compared.
         has_learned: whether the original is better than the policy before training, as far as this is known.
         usual: of a sweep, the original's values.
-        unseen: terms that were 0 in all states on which the form of the reward was found.
         size: an effect that matters, see SIZE; NaN if it is not known.
         seeds_needed: number of seeds that show an effect of this size of any change, see ``pairs.seeds_needed``.
     """
@@ -123,7 +123,6 @@ class Study:
     target: float = NAN
     has_learned: bool = True
     usual: Mapping[str, float] = field(default_factory=dict)
-    unseen: Sequence[str] = ()
     size: float = NAN
     seeds_needed: int | None = None
 
@@ -245,7 +244,6 @@ def _study(
         target=target,
         has_learned=not fitness <= before,  # also where one of them is not known
         usual=dict(first.usual),
-        unseen=list(dict.fromkeys(variant.term for variant in variants.values() if variant.unseen)),
         size=size,
         seeds_needed=None if None in needed else max(map(int, filter(None, needed)), default=None),
     )
@@ -292,6 +290,8 @@ def _reached(
 def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Point]) -> dict[str, float]:
     """Return each term's share of the original's reward at its last evaluation, by mean sizes over the seeds."""
     weights = {variant.term: variant.weight for variant in variants.values() if variant.term}
+    if not all(weights.values()):  # what a term adds is not known
+        return {}
     last: dict[int, Point] = {}
     for point in points:
         if point.candidate == original and point.components:

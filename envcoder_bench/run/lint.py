@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.compile.terms import find_terms, recorded_reward
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic, write_shared
 from envcoder_bench.core.folders import cache_folder
@@ -31,7 +32,6 @@ from envcoder_bench.run.prepare.groups import make_context
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
-from envcoder_bench.shaping.combination import SUM, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
 from envcoder_bench.shaping.lint import (
@@ -200,18 +200,22 @@ class Judge:
                 tensors, named = trial.results(function, replace(self.task, device=CPU))
         except CandidateError as error:
             return Verdict(not_judged=f"on the kept states it {error.fault.explanation}")
-        return self._verdict(tensors[VALUE].double().numpy(), {k: x.double().numpy() for k, x in named.items()})
+        weights: Mapping[str, float | None] = {}
+        with contextlib.suppress(CandidateError):
+            weights = find_terms(recorded_reward(shaping, self.task), shaping.components).weights
+        components = {name: x.double().numpy() for name, x in named.items()}
+        return self._verdict(tensors[VALUE].double().numpy(), components, weights)
 
-    def _verdict(self, reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Verdict:
+    def _verdict(
+        self, reward: np.ndarray, terms: Mapping[str, np.ndarray], weights: Mapping[str, float | None]
+    ) -> Verdict:
         """Judge the values of a reward and its terms on ``_states``."""
         # the terms
-        remarks, parts = [], {}
+        remarks: list[str] = []
         reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
-        with contextlib.suppress(NotDivisible):
-            seen = {name: x[: len(reached)][reached] for name, x in terms.items()}
-            how = find_combination(reward[: len(reached)][reached], seen)
-            remarks += term_remarks(how, seen, "the baselines' and the untrained policy's episodes")
-            parts = {name: how.weights[name] * terms[name] for name in how.used if how.form == SUM}
+        seen = {name: x[: len(reached)][reached] for name, x in terms.items()}
+        remarks += term_remarks(weights, seen, "the baselines' and the untrained policy's episodes")
+        parts = {name: x * terms[name] for name, x in weights.items() if x is not None}
 
         # the trajectories: blocks of the policies, then those of the fitter one with other velocities
         names = list(self.kept)

@@ -22,7 +22,15 @@ from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_n
 from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
-from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
+from envcoder_bench.shaping.source import (
+    ACTION_DIM,
+    REWARD_FACTORS,
+    Edit,
+    Source,
+    UnsupportedCode,
+    shaping_source,
+    unused,
+)
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import Key
 
@@ -354,11 +362,12 @@ def take_function(source: Source, donor: Source, donor_name: str, types: Iterabl
     if not names:
         return None
     name = rng.choice(names)
-    # replace the other action function and its width, and the dicts that a function goes with
-    replaced = [*ACTION_TYPES, ACTION_DIM] if name in ACTION_TYPES else [name]
+    # replace the other action function, and the constant and the dicts that a function goes with
+    constant = ACTION_DIM if name in ACTION_TYPES else REWARD_FACTORS if name == REWARD else ""
+    replaced = [*(ACTION_TYPES if name in ACTION_TYPES else [name]), constant]
     replaced += source.shapers([name]).get(name, [])
     replaced += [alias for alias, proper in ALIASES.items() if proper in replaced]
-    roots = [*donated[name], *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
+    roots = [*donated[name], *([constant] if constant in donor.definitions else [])]
     return source.without(replaced).joined(donor, roots), f"{name} of {donor_name}"
 
 

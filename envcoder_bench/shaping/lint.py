@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from envcoder_bench.shaping.combination import SUM, Combination
-
 SMALL = 0.01  # of the sizes of all terms together
 OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
 SHARE, CHANCE = 0.75, 0.001
@@ -198,20 +196,18 @@ def _peaks(fit: Played, values: Sequence[np.ndarray]) -> bool:
     return mostly(np.full(len(shares), PEAK), shares)
 
 
-def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) -> list[str]:
+def term_remarks(weights: Mapping[str, float | None], terms: Mapping[str, np.ndarray], where: str) -> list[str]:
     """Return a line for each term that is constant, that hardly counts, or that another term cancels.
 
     Args:
-        how: how the terms make up the reward; only those of a sum are looked at.
+        weights: the terms, and their weights in the reward; only those with one are looked at.
         terms: values ``(states,)``. Terms that are always 0 are left out: the states may not reach them.
         where: the states, in words.
 
     Terms that are constant by their names, such as ``alive``, are not named for it.
     """
-    if how.form != SUM:
-        return []
     # what each term adds; those that are always 0 may be for states that were not reached
-    parts = {name: how.weights[name] * np.asarray(terms[name], np.float64) for name in how.used}
+    parts = {name: x * np.asarray(terms[name], np.float64) for name, x in weights.items() if x is not None}
     parts = {name: part for name, part in parts.items() if part.any() and np.isfinite(part).all()}
     if not parts:
         return []

@@ -16,10 +16,11 @@ import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SECTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.scan import MAX_CHARACTERS, parse
 
 ACTION_DIM = "ACTION_DIM"
+REWARD_FACTORS = "REWARD_FACTORS"  # factors on the terms of a file's reward
 MAX_DEPTH = 200  # levels of a syntax tree: to walk over a level takes several of Python's 1,000 frames
 MAX_NUMBER = 10**300  # largest integer: a larger one, times a factor, does not fit a float
 Edit = tuple[int, int, str]  # first and end byte, replacement
@@ -420,11 +421,12 @@ def _shipped(module: str) -> Source | None:
 
 
 def _roots(types: Iterable[str], source: Source) -> list[str]:
-    """Return the names that functions of these types and their dicts may have in a file, and of the actions' width."""
+    """Return the names that functions of these types, and the dicts and constants beside them, may have in a file."""
     types = set(types)
     names = [*types, *(name for name, type_ in _OTHER_NAMES.items() if type_ in types)]
     acts = types & set(ACTION_TYPES) & set(source.definitions) or "*" in source.definitions
-    return names + [ACTION_DIM] * bool(acts)
+    scales = REWARD in types and REWARD_FACTORS in source.definitions
+    return names + [ACTION_DIM] * bool(acts) + [REWARD_FACTORS] * scales
 
 
 def shaping_source(text: str, types: Iterable[str]) -> Source:

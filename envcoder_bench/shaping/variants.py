@@ -1,8 +1,9 @@
 """Variants of a candidate, made from its text: with other weights of its reward terms or other constants, or without
 one of its functions.
 
-The text of the file stays as it is; a wrapper of ``compute_reward`` or a ``del`` follows it. Weights are constants, so
-that all variants share one kernel. A run notes in a file what its variants are; their texts do not say it.
+The text of the file stays as it is; ``REWARD_FACTORS = {...}`` or a ``del`` follows it. Factors are constants of the
+recorded reward, so that all variants share one kernel (``compile/terms.py``). A run notes in a file what its variants
+are.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, Combination
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, REWARD
-from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
+from envcoder_bench.shaping.scan import parse
+from envcoder_bench.shaping.source import ACTION_DIM, REWARD_FACTORS, Source, UnsupportedCode, bound, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # --terms leaves each term out, halves and doubles it
-LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
+MAX_FACTOR = 1e30
 MOST_SHOWN = 20  # numbers in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
 
@@ -40,11 +42,10 @@ class Variant:
         original: the name of the candidate that it was made from.
         flag: TERMS or SWEEP.
         term, factor: a reward term that is scaled, and the factor.
-        weight: the weight of this term in the original.
+        weight: the weight of this term in the original; 0 if it is not one number.
         function: the function that was left out.
         values, usual: the values of a sweep by name, and those of the original.
         points: the value of --sweep_points; 0 for the whole grid.
-        unseen: whether the term was 0 in all states on which the form of the reward was found.
     """
 
     original: str
@@ -56,7 +57,6 @@ class Variant:
     values: Mapping[str, float] = field(default_factory=dict)
     usual: Mapping[str, float] = field(default_factory=dict)
     points: int = 0
-    unseen: bool = False
 
     @property
     def trainer_numbers(self) -> dict[str, float]:
@@ -141,84 +141,46 @@ def asking_words(variants: Mapping[str, Variant]) -> list[str]:
 # texts
 
 
-def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> str:
-    """Return a file whose reward's terms are multiplied by factors, also in an exponent, or are powers in a product.
+def with_factors(text: str, factors: Mapping[str, float]) -> str:
+    """Return a file whose reward has these factors on its terms, beside those that it already has."""
+    before = term_factors(text)
+    product = {**before, **{name: before.get(name, 1.0) * float(x) for name, x in factors.items()}}
+    items = ", ".join(f"{name!r}: {x!r}" for name, x in product.items())
+    return f"{text.rstrip()}\n\n{REWARD_FACTORS} = {{{items}}}\n"
 
-    What the terms do not explain, such as the price of a fall, stays as it is. The components that are returned are
-    multiplied, too.
 
-    Raises:
-        UserError: the parameters of ``compute_reward`` cannot be read from the text.
+def term_factors(text: str, file: str = "") -> dict[str, float]:
+    """Return the factors that a file declares for its reward's terms; the text is not run.
+
+    Raises CandidateError if they are not written out as a dict of finite numbers by name.
     """
-    source = _parsed(text)
-    used = set(re.findall(r"\w+", text))
-    whole, weights, factors_of, combined, power = (
-        unused(name, used) for name in ("whole_reward", "TERM_WEIGHTS", "TERM_FACTORS", "combined", "power")
-    )
-    is_product = how.form == PRODUCT
-    # the terms together, with factors of 1 or others
-    part = "{0}(terms[name], {1}[name] * factors[name])" if is_product else "{1}[name] * factors[name] * terms[name]"
-    part = part.format(power, weights)
-    together = f"{part} for name in factors" + (f" if name != {how.after!r}" if how.after else "")
-    total = f"math.prod({together})" if is_product else f"sum({together})"
-    if how.offset:
-        total = f"{math.exp(how.offset)!r} * {total}" if is_product else f"{total} + {how.offset!r}"
-    bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
-    total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
-    total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
-    # overrides stay as they are; a reward equal to an override and to a bound belongs to the bound
-    usual, changed = f"{combined}(terms, dict.fromkeys({factors_of}, 1.0))", f"{combined}(terms, {factors_of})"
-    if how.form == EXPONENTIAL:
-        changed = f"reward * torch.exp({changed} - {usual})"
-    elif not is_product:
-        changed = f"reward + ({changed} - {usual})"
-    at_bound = {x: f" & ({usual} != {x!r})" for x in (how.low, how.high) if x is not None}
-    kept = " | ".join(f"(reward == {x!r}){at_bound.get(x, '')}" for x in how.overrides)
-    changed = f"torch.where({kept}, reward, {changed})" if kept else changed
-    scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
-    head, call = _signature(_parsed(inlined(text)))
-    keep = f"{whole} = compute_reward\n"
-    if REWARD in loaded(source):  # functions that call the reward still call the file's own
-        text, keep = source.renamed({REWARD: whole}).text, ""
-    powers = f"""
-
-def {power}(base, exponent):
-    return torch.exp(exponent * torch.log(torch.clamp(base, min={LEAST!r})))
-"""
-    return f"""{text.rstrip()}
+    if REWARD_FACTORS not in text:
+        return {}
+    try:
+        statements = [statement for statement in parse(text).body if REWARD_FACTORS in _names(statement)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # its check says why
+        return {}
+    if not statements or isinstance(statements[-1], ast.Delete):
+        return {}
+    statement = statements[-1]
+    try:
+        factors = ast.literal_eval(getattr(statement, "value", None) or "")
+    except (ValueError, SyntaxError, TypeError):
+        factors = None
+    if not isinstance(factors, dict) or not all(isinstance(k, str) and _is_factor(x) for k, x in factors.items()):
+        message = f"{REWARD_FACTORS} must be a dict of numbers by the names of terms, e.g. {{'effort': 0.5}}"
+        raise CandidateError(message, file, statement.lineno)
+    return {name: float(x) for name, x in factors.items()}
 
 
-{keep}{weights} = {{{_items({name: how.weights[name] for name in how.used})}}}
-{factors_of} = {{{_items({name: float(factors.get(name, 1.0)) for name in how.used})}}}
-{powers if is_product else ""}
-
-def {combined}(terms, factors):
-    return {total}
+def _names(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement binds or deletes."""
+    deleted = statement.targets if isinstance(statement, ast.Delete) else ()
+    return [*bound(statement), *(x.id for x in deleted if isinstance(x, ast.Name))]
 
 
-def compute_reward({head}):
-    reward, terms = {whole}({call})
-    terms = {{str(name): value for name, value in terms.items()}}
-    changed = {changed}
-    return changed, {{**terms, **{{name: {scaled} for name, factor in {factors_of}.items()}}}}
-"""
-
-
-def _items(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name!r}: {value!r}" for name, value in values.items())
-
-
-def _signature(source: Source) -> tuple[str, str]:
-    """Return the parameters of ``compute_reward`` as they are written, and the arguments that pass them on."""
-    function = source.function(REWARD)
-    if function is None:
-        raise UserError(f"its terms cannot be scaled: {REWARD} is not defined by a def at the top level of the file")
-    parameters = function.args
-    arguments = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
-    arguments += [f"*{parameters.vararg.arg}"] if parameters.vararg else []
-    arguments += [f"{parameter.arg}={parameter.arg}" for parameter in parameters.kwonlyargs]
-    arguments += [f"**{parameters.kwarg.arg}"] if parameters.kwarg else []
-    return ast.unparse(parameters), ", ".join(arguments)
+def _is_factor(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) <= MAX_FACTOR  # type: ignore[arg-type]
 
 
 def without_function(text: str, functions: Iterable[str]) -> str:
@@ -226,6 +188,8 @@ def without_function(text: str, functions: Iterable[str]) -> str:
     names, source = [*functions], _parsed(text)
     if any(name in ACTION_TYPES for name in names) and ACTION_DIM in source.definitions:
         names.append(ACTION_DIM)
+    if REWARD in names and REWARD_FACTORS in source.definitions:
+        names.append(REWARD_FACTORS)
     called = [name for name in names if name in loaded(source)]
     if called:  # the others call it: it stays, under another name
         used = set(re.findall(r"\w+", text))

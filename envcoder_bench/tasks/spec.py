@@ -35,10 +35,6 @@ class Sections(Protocol):
         """
         ...
 
-    def reward_text(self, patches: Patches) -> str:
-        """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
-        ...
-
 
 class Can(StrEnum):
     """What a task can do beyond the ``Task`` interface."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from envcoder_bench.compile.terms import Terms, find_terms, recorded_reward
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.purposes import Purpose
@@ -19,9 +20,7 @@ from envcoder_bench.run.inputs import Candidates, described, read_candidates, wi
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group, stateful_note
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
-from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.shaping.combination import NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, CandidateWarning, Fault, Shaping
 from envcoder_bench.shaping.copies import Known
 from envcoder_bench.shaping.faults import of_candidate
@@ -34,6 +33,7 @@ OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
 
 Spread = tuple[float, float, float]  # mean, min, max
+ENVS, STEPS = 64, 48  # size of a rollout
 MOST_ENVS = 65_536  # environments of all candidates that take the step together
 
 
@@ -50,7 +50,7 @@ class CandidateCheck:
         notes: further remarks.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
-        form: how the components make up the reward, in words; empty if it is not known.
+        form: what the components of its reward are, in words; empty without any.
     """
 
     name: str
@@ -182,7 +182,14 @@ def _check(
     row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
     # the form of the reward, and functions that are not compiled
     if row.defines_reward:
-        row.form, remarks = _divide_reward(spec, context, source, shaping) if shaping.components else ("", [])
+        remarks: list[str] = []
+        if shaping.components:
+            try:
+                terms = find_terms(recorded_reward(shaping, context.task), shaping.components)
+                row.form = str(terms)
+                remarks = _remarks(spec, context, source, shaping, terms) if judge.obstacle else []
+            except CandidateError as error:
+                row.form = f"its reward {error.fault.explanation}"
         row.notes += map(Fault, remarks if judge.obstacle else judge.lines(shaping))
     row.not_compiled = [
         Fault(untraced.reason, untraced.function.file, untraced.line, untraced.function.type)
@@ -195,18 +202,28 @@ def _check(
     return replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
 
 
-def _divide_reward(
-    spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
-) -> tuple[str, list[str]]:
-    """Return how a reward is made of its components, and remarks on these; empty if the candidate fails."""
-    try:
-        reward, terms = rollout(in_small_simulation(spec), context, source, shaping)
-        combination = find_combination(reward, terms)
-    except NotDivisible as error:
-        return str(error), []
-    except CandidateError:  # the step gives its error
-        return "", []
-    return str(combination), term_remarks(combination, terms, "short rollouts")
+def _remarks(
+    spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping, terms: Terms
+) -> list[str]:
+    """Return remarks on the terms of a reward in short episodes with random actions; none if the candidate fails.
+
+    The environments reach from no action to the strongest ones, and begin at different times of the episode.
+    """
+    seed, spec = spec.config.seed, in_small_simulation(spec)
+    shaping = replace(make_group(source, shaping, context, seed).shaping, programs={})
+    env = build_env(spec, [shaping], [seed], ENVS)
+    env.reset()
+    env.progress_buf += torch.linspace(0, max(env.full_episode - STEPS - 1, 0), ENVS, device=env.device).long()
+    strength = (torch.arange(ENVS, device=env.device) * 37 % ENVS / (ENVS - 1)).unsqueeze(1)
+    rows = []
+    for step in range(1, STEPS + 1):
+        env.dispatch.components.clear()
+        drawn = noise.uniform(seed, step, Purpose.ACTION, ENVS, env.actions.shape[1], env.device)
+        env.step(strength * (2.0 * drawn - 1.0))
+        rows.append(torch.stack([x[0] for x in env.dispatch.components.rows(0)[1].values()]).cpu())
+    env.dispatch.poll()
+    values = dict(zip(shaping.components, torch.cat(rows, dim=1).double().numpy()))
+    return [] if env.failures else term_remarks(terms.weights, values, "short rollouts")
 
 
 def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
@@ -249,7 +266,7 @@ def render_check(result: CheckResult, width: int = 110) -> str:
         sections.append("\n".join([text, *_rewards(rows, width)]))
     forms = [wrap(f"{row.name}: {row.form}", width, "  ", "    ") for row in rows if row.form]
     if forms:
-        sections.append("\n".join(["rewards and their components:", *forms]))
+        sections.append("\n".join(["terms of the rewards:", *forms]))
     sections += [wrap(result.judged, width, then="")] if result.judged else []
     sections += render_by_place(
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width

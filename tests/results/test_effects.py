@@ -115,8 +115,8 @@ def test_dead_variants_do_not_lend_their_spread_to_others(case, seeds):
 # a run that is written out
 
 
-def course(name, seed, values, weight=1.0):
-    parts = {"total reward": (2.0, 0, 0), "speed": (1.5 * weight, 0, 0), "cost": (-0.5, 0, 0)}
+def course(name, seed, values, weight=1.0, cost=-0.5):
+    parts = {"total reward": (2.0, 0, 0), "speed": (1.5 * weight, 0, 0), "cost": (cost, 0, 0)}
     return [Point(name, seed, 10 * (k + 1), 1000 * (k + 1), value, 100.0, parts) for k, value in enumerate(values)]
 
 
@@ -164,11 +164,19 @@ def test_share_of_a_term_counts_its_weight():
     assert "only repeat" not in render_studies([study], 100)
 
 
-def test_a_term_that_is_always_0_is_named():
-    """Its variants differ from the candidate by chance alone."""
+def test_terms_have_no_shares_if_the_weight_of_one_is_not_one_number():
     made = {f"m.{term}": Variant("m", TERMS, term, 0.0, weight) for term, weight in (("speed", 1.0), ("cost", 0.0))}
     rows = [Result(name, 0, fitness=0.5) for name in ("m", *made)]
-    text = render_studies(studies(made, rows, points=course("m", 0, [0.1, 0.5])), 100)
+    (study,) = studies(made, rows, points=course("m", 0, [0.1, 0.5]))
+    assert all(math.isnan(one.share) for one in study.effects)
+    assert "only repeat" not in render_studies([study], 100)
+
+
+def test_a_term_that_is_always_0_is_named():
+    """Its variants differ from the candidate by chance alone."""
+    made = {f"m.{term}": Variant("m", TERMS, term, 0.0) for term in ("speed", "cost")}
+    rows = [Result(name, 0, fitness=0.5) for name in ("m", *made)]
+    text = render_studies(studies(made, rows, points=course("m", 0, [0.1, 0.5], cost=0.0)), 100)
     assert "\ncost: 0 in the last evaluation; if it always is, its variants only repeat m\n" in text
 
 

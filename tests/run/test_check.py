@@ -152,10 +152,11 @@ def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
     }
     result = check_candidates("Cartpole", SMALL, texts)
     rows = by_name(result)
-    assert rows["alive"].form == "the sum of its terms, at most 1.9" and "not the sum" in rows["plain"].form
+    assert rows["alive"].form == "its terms are up, bonus"
+    assert "angle is multiplied by itself (line 2)" in rows["plain"].form
     assert len(rows["alive"].notes) == 1 and "bonus is 1 in all" in str(rows["alive"].notes[0])
     assert not rows["plain"].notes and not rows["human"].form
-    assert "alive: the sum of its terms, at most 1.9" in str(result)
+    assert "alive: its terms are up, bonus" in str(result)
     assert "not judged: whether a reward opposes the fitness or pays for standing still" in str(result)
     assert max(map(len, render_check(result, 70).splitlines())) <= 70
     assert "off" in render_check(CheckResult(result.rows, False, 5))

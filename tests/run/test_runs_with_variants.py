@@ -1,10 +1,9 @@
 """--terms and --sweep: which variants are made, of which candidates, and what is refused."""
 
-from types import SimpleNamespace
+import re
 
 import numpy as np
 import pytest
-import torch
 from odd_files import TEXTS
 
 from envcoder_bench.compile.c_code import write_c
@@ -13,12 +12,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
-from envcoder_bench.run.prepare import variants as variants_module
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
-from envcoder_bench.run.spec import CandidateSource
-from envcoder_bench.shaping.combination import PRODUCT, Combination
-from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINES
 
 SMALL = ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "evaluation.num_envs=1"]
@@ -38,10 +33,9 @@ def compute_observation(cart_pos, pole_angle):
 def compute_done(pole_angle):
     return torch.abs(pole_angle) > 1.0
 """
-LATE = """
-def compute_reward(pole_angle, pole_vel, progress_buf):
-    terms = {"upright": torch.cos(pole_angle), "swing": -torch.abs(pole_vel)}
-    return terms["upright"] + torch.where(progress_buf > 300, 0.2, 0.1) * terms["swing"], terms
+PRODUCT = """def compute_reward(pole_angle, cart_pos):
+    x, y = pole_angle.cos(), cart_pos.cos()
+    return x * y, {"x": x, "y": y}
 """
 PLAIN = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -129,26 +123,6 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     sources = made(spec, {}, terms=True)
     terms = {one.variant.term for one in sources} - {""}
     assert terms == {"lin_vel_xy", "ang_vel_z", "torque"} and not set(names(sources)) & set(BASELINES)
-    assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
-
-
-def test_factors_of_a_product_have_no_share_of_it():
-    text = "def compute_reward(pole_angle):\n    x = pole_angle.cos()\n    return x * x, {'x': x}\n"
-    source, how = CandidateSource("a", "a.py", text), Combination(PRODUCT, {"x": 2.0})
-    original = variants_module._Original(source, None, [], how, "")  # type: ignore[arg-type]
-    assert [one.variant.weight for one in variants_module._of_terms(original, set())] == [0.0] * 3
-
-
-def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
-    """As of a task of mjlab; what a task adds for other dicts stays the task's."""
-    text = 'rewards = {"up": 2.0}\n'
-    added = "def compute_reward(reward_buf, reward_terms):\n    return reward_buf, {'up': reward_terms[:, 0]}\n"
-    functions = {"compute_reward": lambda reward_buf, reward_terms: reward_buf}
-    sections = SimpleNamespace(reward_text=lambda patches: added)
-    for patches, expected in (({"rewards": {}}, f"{text}\n\n\n{added}"), ({"events": {}}, text)):
-        candidate = load_candidate("mine", text, "mine.py", complete=lambda *_, p=patches: (functions, p))
-        explicit = variants_module._explicit(CandidateSource("mine", "mine.py", text), candidate, sections)
-        assert explicit.source == expected
 
 
 @pytest.mark.slow
@@ -158,26 +132,10 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
         "mine", "mine.swing=0+upright=1", "mine.swing=0+upright=2", "mine.swing=0.1+upright=2",
         "mine.swing=1+upright=1", "mine.swing=1+upright=2",
     ]  # fmt: skip
-    assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "TERM_FACTORS" not in sources[0].source
+    assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "REWARD_FACTORS" not in sources[0].source
     variant = sources[3].variant
     assert variant.values == {"swing": 0.1, "upright": 2.0} and variant.usual == {"swing": 0.1, "upright": 1.0}
     assert not prepare(with_candidates(cartpole, sources))[1]
-
-
-def test_weights_are_those_of_the_swept_numbers(cartpole):
-    text = """
-WEIGHT, LOW = 1.0, 0.5
-def compute_reward(pole_angle, cart_pos):
-    up, centre = torch.cos(pole_angle), -cart_pos.abs()
-    return torch.clamp(WEIGHT * up + centre, min=LOW), {"up": up, "centre": centre}
-"""
-    sources = made(cartpole, {"mine": text}, sweep=["WEIGHT=1,3", "LOW=0.5,-5", "up=1,2"])[1:]
-    angle, place = torch.linspace(-1.0, 1.0, 9), torch.linspace(-3.0, 3.0, 9)
-    assert len(sources) == 7
-    for one in sources:
-        weight, low, factor = one.variant.values.values()
-        reward, _ = load_candidate("c", one.source, "c.py").functions["compute_reward"].call(angle, place)
-        assert torch.allclose(reward, torch.clamp(weight * factor * torch.cos(angle) - place.abs(), min=low))
 
 
 def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole):
@@ -233,8 +191,8 @@ def test_candidate_whose_text_cannot_be_read_or_changed_costs_only_its_own_varia
 @pytest.mark.parametrize(
     ("texts", "asked", "message"),
     [
-        ({"a": PLAIN}, {"terms": True}, "terms of a are not divided: its compute_reward returns no components"),
-        ({"a": LATE}, {"terms": True}, "is not the sum, a weighted sum"),  # a weight that changes in an episode
+        ({"a": PLAIN}, {"terms": True}, "terms of a are not varied: its compute_reward returns no components"),
+        ({"a": PRODUCT}, {"terms": True}, r"has no terms: .*; x is multiplied by another component \(line 3\); y is"),
         ({"a": "def compute_reward(pole_angel): pass"}, {"terms": True}, r"a.py:1: .*did you mean pole_angle"),
         ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
         ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),
@@ -264,6 +222,46 @@ def test_what_cannot_be_varied_is_refused(cartpole, texts, asked, message):
 def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)
     assert sources == made(cartpole, {"mine": MINE}, terms=True)
+
+
+@pytest.mark.slow
+def test_reward_of_a_variant_is_one_program_called_compiled_and_jailed(cartpole):
+    sources = made(cartpole, {"mine": MINE}, sweep="upright=0.3")[1:]
+    codes = []
+    for settings in ({}, {"compile_shapers": False}, {"untrusted": True}):
+        spec = with_candidates(cartpole.changed(baselines=False, **settings), sources)
+        (group,), _ = prepare(spec)
+        program = group.shaping.functions["reward"].program
+        assert group.shaping.programs.get("reward", program) is program
+        code = write_c(program, dict.fromkeys(program.outputs, "O = {value};"))
+        codes.append((code.statements, code.constants))
+    assert codes[0] == codes[1] == codes[2] and 0.3 in [round(x, 6) for x in codes[0][1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            MINE + "REWARD_FACTORS = {'swng': 2.0}\n",
+            "mine.py:5: REWARD_FACTORS has 'swng', .*did you mean swing",
+        ),
+        (MINE + "REWARD_FACTORS = 3\n", "mine.py:9: REWARD_FACTORS must be a dict of numbers by the names of terms"),
+        (
+            OBSERVED + "REWARD_FACTORS = {'up': 2.0}\n",
+            "mine.py: REWARD_FACTORS is for compute_reward, which",
+        ),
+    ],
+)
+def test_factors_that_cannot_be_used_are_faults_of_the_file(cartpole, text, message):
+    _, faults = prepare(with_candidates(cartpole, read_candidates("Cartpole", {"mine": text})))
+    assert re.match(message, str(faults["mine"])), faults["mine"]
+
+
+def test_factors_of_a_reward_that_a_run_does_not_take_are_left_out(cartpole):
+    text = MINE + OBSERVED + "REWARD_FACTORS = {'swing': 2.0}\n"
+    spec = cartpole.changed(shaper_types=("compute_observation",))
+    groups, faults = prepare(with_candidates(spec, read_candidates("Cartpole", {"mine": text})))
+    assert not faults and all(group.shaping.functions["reward"].program is None for group in groups)
 
 
 def test_copy_of_a_variant_is_a_candidate_like_any_other(cartpole):

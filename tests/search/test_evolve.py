@@ -33,6 +33,7 @@ from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import reduced, shaping_source
+from envcoder_bench.shaping.variants import term_factors
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.sources.registry import find_spec, task_names
 from envcoder_bench.tasks.contract import Key, task_contract
@@ -160,6 +161,15 @@ def test_taken_function_includes_its_action_dim():
     after, origin = evolve.take_function(host, donor, "donor", SHAPER_TYPES, Random(0))
     assert origin == "compute_dof_target of donor"
     assert "ACTION_DIM = 3" in after.text and "compute_torque" not in after.text and "compute_reward" in after.text
+
+
+def test_reward_is_taken_with_the_factors_on_its_terms():
+    text = "def compute_reward(a):\n    return {0} * a, {{'{1}': a}}\n\n\nREWARD_FACTORS = {{'{1}': 0.5}}\n"
+    host, donor = source(text.format(2, "x")), source(text.format(3, "y"))
+    after, _ = take_function(host, donor, "donor", SHAPER_TYPES, Random(0))
+    assert term_factors(after.text) == {"y": 0.5} and "3 * a" in after.text and "2 * a" not in after.text
+    plain, _ = take_function(host, source("def compute_reward(a):\n    return a\n"), "d", SHAPER_TYPES, Random(0))
+    assert not term_factors(plain.text)
 
 
 def test_taken_function_includes_its_helpers_without_replacing_the_hosts():

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination
 from envcoder_bench.shaping.lint import (
     CHANCE,
     FACTORS,
@@ -43,15 +42,14 @@ ONE = np.ones(500)
     ],
 )
 def test_remarks(terms, weights, words):
-    how = Combination(SUM, {name: weights.get(name, 1.0) for name in terms})
-    remarks = term_remarks(how, terms, "rollouts")
+    remarks = term_remarks({name: weights.get(name, 1.0) for name in terms}, terms, "rollouts")
     assert len(remarks) == len(words)
     for remark, word in zip(remarks, words):
         assert re.search(word, remark), remark
 
 
-def test_terms_of_a_product_are_not_looked_at():
-    assert term_remarks(Combination(PRODUCT, {"a": 1.0}), {"a": ONE}, "rollouts") == []
+def test_terms_whose_weight_is_not_one_number_are_not_looked_at():
+    assert term_remarks({"a": None}, {"a": ONE}, "rollouts") == []
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 16, 32, 100])

@@ -16,14 +16,13 @@ from envcoder_bench.search.evolve import quantities as quantities_of
 from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.terms import Tendency, reward_terms, scaled
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, SUM, Combination
 from envcoder_bench.shaping.contract import CandidateError, assemble
 from envcoder_bench.shaping.faults import by_user, of_candidate
 from envcoder_bench.shaping.loading import parse
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.source import Source, UnsupportedCode, inlined, reduced, shaping_source, without_script
 from envcoder_bench.shaping.text import definitions
-from envcoder_bench.shaping.variants import numbers, resolve_name, with_factors, with_numbers
+from envcoder_bench.shaping.variants import numbers, resolve_name, term_factors, with_factors, with_numbers
 from envcoder_bench.tasks.contract import Key
 
 
@@ -113,8 +112,7 @@ def test_whatever_reads_an_odd_text_refuses_it_as_such(name):
     tried(resolve_name, "W", text, ["a"])
     for key in [*declared][:2]:
         tried(with_numbers, text, {key: "2"})
-    for form in (SUM, PRODUCT, EXPONENTIAL):
-        tried(with_factors, text, Combination(form, {"a": 1.0, "b": 2.0}), {"a": 0.5})
+    tried(term_factors, with_factors(text, {"a": 0.5}))
     source = tried(shaping_source, text, types)
     if source is not None:
         source.fingerprint()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, SUM, Combination
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.variants import (
@@ -22,87 +22,42 @@ from envcoder_bench.shaping.variants import (
     parse_values,
     read_variants,
     resolve_name,
+    term_factors,
     variant_name,
     with_factors,
     with_numbers,
     without_function,
 )
 
-FILE = '''
-"""A file that uses names of the wrapper: whole_reward, combined."""
-combined = 3.0
-
-
-def compute_reward(x, y, *, z: float = 2.0):
-    # "power" is a term, and a name of the wrapper
-    terms = {"x": x, "power": z * y, 7: 0.0 * x}
-    total = torch.clamp(0.5 * terms["x"] - terms["power"] + combined, min=1.0)
-    return torch.where(x > 2.0, -5.0, total), terms
-'''
-X, Y = torch.linspace(-4.0, 4.0, 33), torch.linspace(3.0, -3.0, 33)
-HOW = Combination(SUM, {"x": 0.5, "power": -1.0, "7": 0.0}, 3.0, low=1.0, overrides=(-5.0,))
+FILE = """
+def compute_reward(x, y):
+    terms = {"x": x, "power": y}
+    return terms["x"] + terms["power"], terms
+"""
+X = torch.linspace(-4.0, 4.0, 33)
 
 
 def called(text, *args, **named):
     return load_candidate("c", text, "c.py").functions["compute_reward"].call(*args, **named)
 
 
-@pytest.mark.parametrize("factors", [{"x": 0.0}, {"power": 2.0}, {"x": 0.5, "power": 3.0}, {}])
-def test_scaled_terms_are_those_of_a_reward_written_that_way(factors):
-    reward, terms = called(with_factors(FILE, HOW, factors), X, Y)
-    a, b = factors.get("x", 1.0), factors.get("power", 1.0)
-    expected = torch.where(X > 2.0, -5.0, torch.clamp(0.5 * a * X - b * 2.0 * Y + 3.0, min=1.0))
-    assert torch.allclose(reward, expected, atol=1e-6)
-    assert torch.allclose(terms["x"], a * X) and torch.allclose(terms["power"], b * 2.0 * Y)
-    assert set(terms) == {"x", "power", "7"}
+def test_factors_follow_the_text_of_the_file_and_are_read_from_it():
+    text = with_factors(FILE, {"x": 0.5, "power": 2})
+    assert text.startswith(FILE.rstrip()) and term_factors(text) == {"x": 0.5, "power": 2.0}
+    assert term_factors(with_factors(text, {"x": 0.5})) == {"x": 0.25, "power": 2.0}, "a variant of a variant"
+    assert term_factors(FILE) == {} == term_factors(f"{FILE}# REWARD_FACTORS\n") == term_factors("REWARD_FACTORS =")
+    left = without_function(text, ["compute_reward"])
+    assert left.startswith(text.rstrip()) and term_factors(left) == {}
 
 
-def test_parameters_keep_their_names_kinds_and_defaults():
-    text = with_factors(FILE, HOW, {"x": 0.0})
-    before, after = (load_candidate("c", t, "c.py").functions["compute_reward"].parameters for t in (FILE, text))
-    assert [(p.name, p.kind, p.default, p.annotation) for p in before] == [
-        (p.name, p.kind, p.default, p.annotation) for p in after
-    ]
-    assert torch.allclose(called(text, X, Y, z=0.0)[1]["power"], 0.0 * Y)
+def test_factors_of_deeply_nested_code_are_read():
+    assert term_factors(f"{FILE}x = {'+'.join(['1'] * 400)}\nREWARD_FACTORS = {{'x': 0}}\n") == {"x": 0.0}
 
 
-def test_factors_of_a_product_are_powers():
-    text = "def compute_reward(x, y):\n    return x * y**2, {'x': x, 'y': y}\n"
-    how = Combination(PRODUCT, {"x": 1.0, "y": 2.0})
-    x, y = torch.rand(9), torch.cat([torch.zeros(1), torch.rand(8)])
-    for factor, expected in ((0.0, x), (0.5, x * y), (2.0, x * y**4)):
-        assert torch.allclose(called(with_factors(text, how, {"y": factor}), x, y)[0], expected, atol=1e-6)
-
-    tiny = "def compute_reward(x, y):\n    return 5.0 * x * y, {'x': x, 'y': y}\n"
-    y = torch.full_like(x, 1e-18)
-    reward, _ = called(with_factors(tiny, Combination(PRODUCT, {"x": 1.0, "y": 1.0}, math.log(5.0)), {"x": 0.0}), x, y)
-    assert torch.allclose(reward, 5.0 * y, rtol=1e-4, atol=0.0)
-
-
-def test_factors_in_an_exponent():
-    text = "def compute_reward(x, y):\n    return torch.exp(0.5 * x - y - 1.0) * (1 + (y > 2)), {'x': x, 'y': y}\n"
-    how = Combination(EXPONENTIAL, {"x": 0.5, "y": -1.0}, -1.0)
-    reward, terms = called(with_factors(text, how, {"y": 2.0}), X, Y)
-    expected = torch.exp(0.5 * X - 2.0 * Y - 1.0) * (1 + (Y > 2))  # what the terms do not explain stays
-    assert torch.allclose(reward, expected) and torch.equal(terms["y"], 2.0 * Y)
-
-
-def test_fixed_reward_that_is_also_a_bound():
-    """As of a sum at least 0 that a fall replaces by 0: where the sum is above 0, it is the fall; else the bound."""
-    text = """def compute_reward(x, y):
-    total = torch.clamp(x - y, min=0.0)
-    return torch.where(y > 2.5, 0.0, total), {"x": x, "y": y}
-"""
-    how = Combination(SUM, {"x": 1.0, "y": -1.0}, low=0.0, overrides=(0.0,))
-    x = X + 3.0
-    reward, _ = called(with_factors(text, how, {"y": 0.0}), x, Y)
-    expected = torch.where((Y > 2.5) & (x > Y), 0.0, torch.clamp(x, min=0.0))
-    assert torch.allclose(reward, expected)
-
-
-def test_text_of_the_file_is_kept_as_it_is():
-    assert with_factors(FILE, HOW, {"x": 0.0}).startswith(FILE.rstrip())
-    assert without_function(FILE, ["compute_reward"]).startswith(FILE.rstrip())
+@pytest.mark.parametrize("value", ["3", "{1: 2.0}", "{'x': '2'}", "{'x': True}", "{'x': 1e400}", "dict(x=1.0)", "X"])
+def test_factors_that_are_not_numbers_by_name_are_refused(value):
+    with pytest.raises(CandidateError, match=r"c\.py:5: REWARD_FACTORS must be a dict of numbers by"):
+        term_factors(f"{FILE}REWARD_FACTORS = {value}\n", "c.py")
 
 
 def test_function_that_is_left_out_is_not_defined():
@@ -133,21 +88,13 @@ def test_function_that_others_call_stays_their_helper():
     text = without_function(CALLS, ["compute_terminal", "compute_goal"])
     left = load_candidate("c", text, "c.py")
     assert list(left.functions) == ["compute_reward"]
-    assert torch.equal(left.functions["compute_reward"].call(X, Y)[0], called(CALLS, X, Y)[0])
-    scaled = load_candidate("c", with_factors(CALLS, Combination(SUM, {"x": 1.0, "ends": 1.0}), {"x": 0.0}), "c.py")
-    assert torch.allclose(scaled.functions["compute_reward"].call(X, Y)[0], (X > 1.0).float(), atol=1e-6)
-    assert torch.equal(scaled.functions["compute_goal"].call(X)["x"], called(CALLS, X, X)[0]), "as without the factor"
-
-
-def test_reward_that_is_no_def_at_the_top_level_is_refused():
-    with pytest.raises(UserError, match="not defined by a def at the top level"):
-        with_factors("def f(x):\n    return x, {'x': x}\ncompute_reward = f\n", HOW, {})
+    assert torch.equal(left.functions["compute_reward"].call(X, X)[0], called(CALLS, X, X)[0])
 
 
 # the file in which a run notes its variants
 
 NOTED = {
-    "m.a": Variant("m", TERMS, 'a "quoted" term', 0.5, weight=2.0, unseen=True),
+    "m.a": Variant("m", TERMS, 'a "quoted" term', 0.5, weight=2.0),
     "m.b": Variant("m", TERMS, function="compute_goal"),
 }
 SWEPT = {f"m.{x}": Variant("m", SWEEP, values={"a": x}, usual={"a": 3.0}, points=4) for x in (1e-9, 2.0)}
@@ -349,23 +296,3 @@ def test_values_of_a_sweep():
     for wrong, message in (*wrongs, ("007,2", "007 is not a number")):
         with pytest.raises(UserError, match=message):
             parse_values("a", wrong)
-
-
-def test_what_no_term_explains_stays_as_it_is():
-    text = "def compute_reward(x, y):\n    return 2.0 * x + torch.where(y > 2.5, 100.0, 0.0), {'x': x}\n"
-    how = Combination(SUM, {"x": 2.0})  # as it seems where y is small
-    reward, _ = called(with_factors(text, how, {"x": 0.0}), X, Y)
-    assert torch.allclose(reward, torch.where(Y > 2.5, 100.0, 0.0), atol=1e-5)
-
-
-def test_what_is_added_after_a_bound_is_scaled_after_it():
-    text = """def compute_reward(x, y):
-    terms = {"x": x, "fall": -2.0 * (y > 0)}
-    return torch.clamp(terms["x"], min=0.0) + terms["fall"], terms
-"""
-    how = Combination(SUM, {"x": 1.0, "fall": 1.0}, low=0.0, after="fall")
-    for factors in ({"fall": 0.0}, {"x": 2.0}, {"x": 0.5, "fall": 3.0}):
-        reward, terms = called(with_factors(text, how, factors), X, Y)
-        fall = -2.0 * (Y > 0) * factors.get("fall", 1.0)
-        assert torch.allclose(reward, torch.clamp(factors.get("x", 1.0) * X, min=0.0) + fall)
-        assert torch.equal(terms["fall"], fall)

@@ -187,11 +187,6 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     if zero:
         repeats = f"if it always is, its variants only repeat {study.original}"
         lines.append(f"{join_some(list(zero))}: 0 in the last evaluation; {repeats}")
-    if study.unseen:
-        lines.append(
-            f"{join_some(list(study.unseen))}: 0 in all states in which the form of the reward was found; "
-            "taken to be added"
-        )
     return lines
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.compile.terms import scaled
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
@@ -36,6 +37,8 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError, Candidate
 from envcoder_bench.shaping.dicts import with_dicts
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
+from envcoder_bench.shaping.source import REWARD_FACTORS
+from envcoder_bench.shaping.variants import term_factors
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
@@ -163,7 +166,17 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
         shaping = replace(shaping, stages={**shaping.stages, **fitness_functions(files, seed)})
         traced = context.tracer(shaping, task)
         files.note_called(function for stage, function in shaping.functions.items() if stage not in traced.programs)
-    return traced
+        return _with_factors(source, traced, context)
+
+
+def _with_factors(source: CandidateSource, shaping: Shaping, context: PrepareContext) -> Shaping:
+    """Return a candidate's shaping with the factors that its file declares for the terms of its reward."""
+    factors, types = term_factors(source.source, source.file), context.files.shaper_types
+    if factors and shaping.stages["reward"].file == source.file:
+        return scaled(shaping, factors, context.task)
+    if factors and (types is None or kinds.REWARD in types):
+        raise CandidateError(f"{REWARD_FACTORS} is for {kinds.REWARD}, which it does not define", source.file)
+    return shaping
 
 
 def _groups(
@@ -221,6 +234,8 @@ def make_group(source: CandidateSource, checked: Shaping, context: PrepareContex
     # an evaluation is of the unshaped task, seen and moved by the candidate: its own observations and actions
     evaluation = {"stages": judging(stages), "programs": judging(programs), "components": ()}
     training = replace(again, **kept)
+    if checked.functions["reward"].program is not None:  # which has no memory, so that groups can share it
+        training = training.with_functions({**training.functions, "reward": checked.functions["reward"]})
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}), source.overrides)
 
 

@@ -1,7 +1,6 @@
 """The candidates of ``--terms`` and ``--sweep``: variants of other candidates, made from their texts.
 
-How the terms of a reward make it up is found from their values on states of short rollouts, with the shaping of the
-candidate and those of both baselines. Untrusted code runs in the jail, as in the run itself.
+The terms of a reward are read from its recorded program. Untrusted code runs in the jail, as in the run itself.
 """
 
 import contextlib
@@ -14,33 +13,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 
-from envcoder_bench.core import noise
+from envcoder_bench.compile.terms import Terms, find_terms, recorded_reward
 from envcoder_bench.core.errors import UserError, near_matches, user_input
-from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import counted
 from envcoder_bench.run.config import trainer_keys
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
-from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
-from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
+from envcoder_bench.run.prepare.environments import in_small_simulation
+from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.prepare.run_files import SlowFiles, load
+from envcoder_bench.run.prepare.run_files import SlowFiles
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
-from envcoder_bench.shaping.combination import SUM, Combination, NotDivisible, find_combination
-from envcoder_bench.shaping.contract import Candidate, CandidateError, Patch, Shaping
+from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import ALIASES, REWARD
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
-from envcoder_bench.tasks.spec import Sections
 from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
@@ -99,25 +94,25 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Original:
-    """A checked candidate, and how its terms make up its reward.
+    """A checked candidate, and the terms of its reward.
 
     Attributes:
-        source: its file; a dict of reward terms is a function in it.
+        source: its file.
         functions: the functions that a run takes from it, by their names in the file.
-        how, why: how the terms make up the reward; None, and the reason, if that is not known.
+        found, why: the terms of its reward; None, and the reason, if they are not known.
         state: the keys of the state.
     """
 
     source: CandidateSource
     shaping: Shaping
     functions: Sequence[str]
-    how: Combination | None
+    found: Terms | None
     why: str
     state: frozenset[str] = frozenset()
 
     @property
     def terms(self) -> list[str]:
-        return [] if self.how is None else self.how.used
+        return [] if self.found is None else list(self.found.weights)
 
 
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
@@ -168,8 +163,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
             log.warning("candidate %s has no variants: %s", source.name, error)
             refusals.append(str(error))
             continue
-        if asked.terms and original.how is None:
-            reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
+        if asked.terms and not original.terms:
+            reasons.append(f"the terms of {original.source.name} are not varied: its {REWARD} {original.why}")
             if new or len(originals) > 1:
                 log.warning(reasons[-1])
         _refuse_too_many(spec, original, len(variants) + len(new), asked)
@@ -191,7 +186,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 
 
 def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool) -> dict[str, _Original]:
-    """Check candidates and find how their terms make up their rewards, if it matters; leave out those with a fault."""
+    """Check candidates and find the terms of their rewards, if they matter; leave out those with a fault."""
     spec = in_small_simulation(spec)
     others = [original for original in originals if original.name != HUMAN]
     spec = replace(spec, sources=(*baseline_sources(spec.task, spec.config.task), *others))
@@ -213,27 +208,20 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
 def _examine(
     spec: RunSpec, context: PrepareContext, source: CandidateSource, divides: bool, state: frozenset[str]
 ) -> _Original:
-    """Check a candidate and find how its terms make up its reward. Raises CandidateError."""
+    """Check a candidate and find the terms of its reward. Raises CandidateError."""
     shaping = check_and_trace(source, context, spec.config.seed)
-    # also of a candidate whose reward cannot be divided, other functions can be left out
-    how, why = None, ""
-    explicit = _explicit(source, load(source, context.files, spec.config.seed), spec.task.sections)
-    try:
-        if REWARD in _functions(spec, explicit) and divides:
-            how = find_combination(*rollout(spec, context, source, shaping))
-        elif divides:
-            why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
-    except (NotDivisible, CandidateError) as error:
-        why = str(error)
-    return _Original(explicit, shaping, _functions(spec, source), how, why, state)
-
-
-def _explicit(source: CandidateSource, candidate: Candidate, sections: Sections | None) -> CandidateSource:
-    """Return a candidate with the function that reads its dict of reward terms as text, if it has one."""
-    reward = candidate.definitions.get(REWARD)
-    if not isinstance(reward, Patch) or sections is None or REWARD in definitions(source.source).names:
-        return source
-    return source._replace(source=f"{source.source}\n\n\n{sections.reward_text(reward.sections)}")
+    found, why = None, ""
+    if divides and shaping.stages["reward"].file != source.file:
+        why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
+    elif divides and not shaping.components:
+        why = "returns no components: return (reward, {name: component})"
+    elif divides:
+        try:
+            found = find_terms(recorded_reward(shaping, context.task), shaping.components)
+            why = f"has no terms: {found}"
+        except CandidateError as error:  # functions can be left out all the same
+            why = error.fault.explanation
+    return _Original(source, shaping, _functions(spec, source), found, why, state)
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -256,22 +244,14 @@ def _quiet() -> Iterator[None]:
 
 def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
     """Return the variants with a term left out, halved and doubled; none if they are not known."""
-    source, how = original.source, original.how
-    if how is None:
+    source, found = original.source, original.found
+    if found is None:
         return []
-    log.info("the reward of %s is %s: %s", source.name, how, ", ".join(how.used))
-    if how.unseen:
-        log.warning(
-            "%s: 0 in all states of the rollouts, so that how it enters the reward of %s was not seen; it is taken to"
-            " be added",
-            ", ".join(how.unseen),
-            source.name,
-        )
+    log.info("the reward of %s: %s", source.name, found)
     variants = []
-    for term, factor in itertools.product(how.used, texts.FACTORS):
-        weight = how.weights[term] if how.form == SUM else 0.0  # a factor of a product has no share of it
-        what = Variant(source.name, TERMS, term, factor, weight=weight, unseen=term in how.unseen)
-        text = _text(source, texts.with_factors, how, {term: factor})
+    for (term, weight), factor in itertools.product(found.weights.items(), texts.FACTORS):
+        what = Variant(source.name, TERMS, term, factor, weight=weight or 0.0)
+        text = texts.with_factors(source.source, {term: factor})
         variants.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
     return variants
 
@@ -359,7 +339,7 @@ def _of_sweep(
     spec: RunSpec, original: _Original, asked: Asked, settings: Mapping[str, float], numbers: _Numbers,
     taken: set[str], before: int,
 ) -> list[CandidateSource]:  # fmt: skip
-    source, how = original.source, original.how
+    source = original.source
     try:
         # a name is a term of the reward, or a number of the file
         names = {
@@ -369,7 +349,7 @@ def _of_sweep(
         }
         declared = texts.numbers(source.source) if names else {}
     except UserError as error:
-        why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
+        why = f"; its {REWARD} {original.why}" if not original.terms and original.why else ""
         raise Unvaried(f"{SWEEP}: {source.file}: {error}{why}") from None
     for first, other in itertools.combinations(names, 2):
         if names[first] == names[other]:
@@ -387,47 +367,17 @@ def _of_sweep(
         points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
     points = [point for point in points if {name: float(value) for name, value in point.items()} != usual]
     # a term is scaled, a number is replaced, and a trainer's number becomes an override
-    numbered = [_numbered(source, names, point) for point in points]
-    combinations = {source.source: how}  # how terms make up the reward, by the text of the file
-    if any(is_term for _, is_term in names.values()):
-        others = {edited.source: edited for edited in numbered if edited.source != source.source}
-        combinations |= _of_edited(spec, others)
     variants = []
-    for point, edited in zip(points, numbered):
+    for point in points:
         values = {name: float(value) for name, value in point.items()}
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
-        text = _text(edited, texts.with_factors, combinations[edited.source], factors) if factors else edited.source
+        edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
+        text = _text(source, texts.with_numbers, edits) if edits else source.source
+        text = texts.with_factors(text, factors) if factors else text
         title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
         variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(what.trainer_numbers)))
     return variants
-
-
-def _numbered(
-    source: CandidateSource, names: Mapping[str, tuple[str, bool]], point: Mapping[str, str]
-) -> CandidateSource:
-    """Return a candidate with the declared numbers of a point of the sweep, named after them."""
-    edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
-    title = "+".join(f"{full}={value}" for full, value in edits.items())
-    text = _text(source, texts.with_numbers, edits) if edits else source.source
-    return source._replace(name=texts.variant_name(source.name, title, ()), source=text)
-
-
-def _of_edited(spec: RunSpec, edited: Mapping[str, CandidateSource]) -> dict[str, Combination]:
-    """Return how terms make up the rewards of files with other numbers, which may be weights and bounds, by their text.
-
-    Raises UserError if one of them is not divided.
-    """
-    combinations: dict[str, Combination] = {}
-    for text, source in edited.items():
-        examined = _examined(spec, [source], divides=True)[source.name]
-        if examined.how is None:
-            raise Unvaried(
-                f"{SWEEP}: {source.file}: the {REWARD} of {source.name} {examined.why}; sweep its numbers and its terms"
-                " in two runs"
-            )
-        combinations[text] = examined.how
-    return combinations
 
 
 def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[dict[str, str]]:
@@ -473,64 +423,3 @@ def _variant(what: Variant, text: str, title: str, taken: set[str]) -> Candidate
     name = texts.variant_name(what.original, title, taken)
     taken.add(name.casefold())
     return CandidateSource(name, f"{name}.py", texts.with_settings(text, what), variant=what)
-
-
-# rollouts
-
-
-ENVS, STEPS = 64, 48  # size of a rollout
-
-
-def rollout(
-    spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the reward and its components ``(states,)`` on states of short rollouts with random actions.
-
-    The environments of a rollout reach from no action to the strongest ones, and each has a direction of its own. Three
-    rollouts have the shaping of the candidate, and its reward with those of both baselines.
-
-    Raises CandidateError if the candidate fails.
-
-    Args:
-        spec: a run in the small simulation that ``context`` was made with.
-        shaping: the candidate's, checked.
-    """
-    seed = spec.config.seed
-
-    def group(one: CandidateSource, checked: Shaping) -> Shaping:
-        return replace(make_group(one, checked, context, seed).shaping, programs={})
-
-    # its own shaping, and its reward with those of both baselines
-    shapings = [group(source, shaping)]
-    for name in (HUMAN, UNSHAPED):
-        baseline = context.files.baselines[name]
-        if name == source.name:
-            continue
-        other = group(baseline, check_and_trace(baseline, context, seed))
-        if other.action_dim == shaping.action_dim:
-            reward = group(source, shaping).stages["reward"]
-            mixed = replace(other, stages={**other.stages, "reward": reward}, components=shaping.components)
-            shapings.append(mixed)
-    env = build_env(spec, shapings, [seed] * len(shapings), ENVS)
-    env.reset()
-    # a reward may depend on the time in the episode: lanes begin at different ones
-    times = torch.linspace(0, max(env.full_episode - STEPS - 1, 0), ENVS, device=env.device).long()
-    env.progress_buf += times[torch.arange(ENVS, device=env.device) * 37 % ENVS].repeat(len(shapings))
-    # lanes act from standing still to full strength, each around an action of its own
-    strength = torch.linspace(0.0, 1.0, ENVS, device=env.device).repeat(len(shapings)).unsqueeze(1)
-    shape = (ENVS, env.actions.shape[1])
-
-    def drawn(step: int) -> torch.Tensor:
-        return (2.0 * noise.uniform(seed, step, Purpose.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
-
-    middle, parts = drawn(0), []
-    for step in range(1, STEPS + 1):
-        env.dispatch.components.clear()
-        env.step(strength * (0.5 * middle + 0.5 * drawn(step)))
-        rows = [env.dispatch.components.rows(g) for g in range(len(shapings)) if g not in env.failures]
-        parts.append([torch.stack([total[0], *(x[0] for x in named.values())]).cpu() for total, named in rows])
-    env.dispatch.poll()
-    if 0 in env.failures:
-        raise CandidateError.of(env.failures[0])
-    table = torch.cat([torch.cat(rows, dim=1) for rows in parts], dim=1).double().numpy()
-    return table[0], dict(zip(shaping.components, table[1:]))

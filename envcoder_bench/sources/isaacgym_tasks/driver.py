@@ -28,7 +28,7 @@ from envcoder_bench.sources.isaacgym_tasks.moments import OBSERVATIONS, Moments
 from envcoder_bench.sources.isaacgym_tasks.randomizer import Randomizer
 from envcoder_bench.sources.isaacgym_tasks.scene import Scene
 from envcoder_bench.sources.isaacgym_tasks.source import Source
-from envcoder_bench.sources.isaacgym_tasks.summands import find_summands
+from envcoder_bench.sources.isaacgym_tasks.summands import clips_reward, find_summands
 from envcoder_bench.sources.isaacgym_tasks.tensors import Unmasked
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
@@ -378,6 +378,7 @@ class RewardTerms:
 
     Attributes:
         scaled: whether a term includes its scale.
+        clipped: whether the sum of the terms, without that of the end, is clipped at 0.
         on_trial: whether terms of a function that cannot be computed are dropped.
         fit: whether such terms have added up to the reward in some environment.
     """
@@ -401,6 +402,7 @@ class RewardTerms:
             names = getattr(task, self._sums) if self._sums else self._summands.names if self._summands else ()
             self._terms = {key: self._zeros() for key in names}
         self.scaled = bool(self._sums or self._summands)
+        self.clipped = self._summands.clipped if self._summands else clips_reward(task)
         if self._terms:
             setattr(task, TERMS, self._terms)
 
@@ -443,8 +445,8 @@ class RewardTerms:
             self._told = True
             log.warning(
                 "%s: its own reward is not the sum of its terms%s: it has further factors or summands, which may change"
-                " in a training. The human baseline has them; a candidate that adds up reward_terms, and a variant of"
-                " --terms, does not",
+                " in a training. The human baseline has them; a candidate that adds up reward_terms does not, and"
+                " factors of --terms have no effect",
                 type(self._task).__name__,
                 "" if self.scaled else " times reward_scales",
             )

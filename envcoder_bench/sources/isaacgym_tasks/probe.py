@@ -39,6 +39,7 @@ class Facts:
     default_action_dim: int
     refusals: dict[str, str]
     terms_have_scales: bool  # those of its own reward
+    clips_terms: bool  # their sum
 
 
 def probe(source: Source, config: Config) -> Facts:
@@ -66,7 +67,7 @@ def probe(source: Source, config: Config) -> Facts:
     fields = _fields(task, driver, scene, {key: (slot, rows[slot].shape) for key, slot in keys.items()}, constants)
     objects, histories = tuple(scene.objects), tensors.histories_of(task, NUM_ENVS)
     facts = (keys, rows, fields, constants, goals, objects, histories)
-    return Facts(*facts, driver.num_actions, scene.refusals, driver.terms.scaled)
+    return Facts(*facts, driver.num_actions, scene.refusals, driver.terms.scaled, driver.terms.clipped)
 
 
 def _driven(source: Source, config: Config) -> tuple[Any, Driver, Scene, dict[Slot, Tensor], dict[str, Any]]:

@@ -135,9 +135,8 @@ def _reward(source: Source, facts: Facts | None) -> str:
     scaled = not facts.terms_have_scales and terms <= _entries(facts.constant_names, SCALES)
     parameters = ", ".join(("rew_buf", TERMS, *[SCALES] * scaled))
     items = f"{{name: {SCALES}[name] * term for name, term in {TERMS}.items()}}" if scaled else f"dict({TERMS})"
-    return _REWARD.format(
-        parameters=parameters, document="The task's own reward, and its terms.", value=f"{total}, {items}"
-    )
+    value = "torch.clip(total, min=0.0)" if facts.clips_terms else "total"
+    return _TERMS.format(parameters=parameters, items=items, total=total, value=value)
 
 
 def _terms(facts: Facts) -> set[str]:
@@ -196,6 +195,22 @@ _HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, 
 _REWARD = '''def compute_reward({parameters}):
     """{document}"""
     return {value}
+'''
+
+_TERMS = '''def compute_reward({parameters}):
+    """The task's own reward, and its terms; a fixed reward, such as after a fall, is not a sum of them."""
+    terms = {items}
+    added = [term for name, term in terms.items() if name != "termination"]
+    end = terms.get("termination", torch.zeros_like(rew_buf))
+
+    def combined(total, end):
+        return {value} + end
+
+    # where the task's reward is the sum of its terms, to rounding
+    own, total = {total}, combined(sum(added), end)
+    exact = combined(sum(term.double() for term in added), end.double())
+    size = sum(term.abs() for term in terms.values())
+    return torch.where(torch.abs(own - exact) <= 1e-5 * size + 1e-7, total, own), terms
 '''
 
 _ALIVE = '''def compute_reward(reset_buf):

@@ -35,12 +35,14 @@ class Summands:
         namespace, function: the globals of the function that adds them, and its name.
         names: of the terms.
         compute: its copy, with the same parameters; returns the terms by name, with sign and scale.
+        clipped: whether it clips their sum.
     """
 
     namespace: dict[str, Any]
     function: str
     names: tuple[str, ...]
     compute: Callable[..., dict[str, Any]]
+    clipped: bool
 
     @contextlib.contextmanager
     def noted(self, note: Callable[[Callable[[], dict[str, Any]]], None]) -> Iterator[None]:
@@ -61,14 +63,7 @@ class Summands:
 
 def find_summands(task: Any) -> Summands | None:
     """Return the terms of a task's reward; None if no function adds them up."""
-    for cls in type(task).__mro__:
-        methods = [x for x in vars(cls).values() if inspect.isfunction(x) and x.__module__ == cls.__module__]
-        if not methods:
-            continue
-        method = inspect.unwrap(methods[0])  # decorators are in other files
-        file = Path(method.__code__.co_filename)
-        tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
-        body = next((x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__), None)
+    for method, file, tree, body in _classes(task):
         if body is None:
             return None
         if not any(_is_reward(x) for x in ast.walk(body)):
@@ -90,6 +85,31 @@ def find_summands(task: Any) -> Summands | None:
         ((name, position),) = sources
         return _summands(method.__globals__, file, functions[name], position)
     return None
+
+
+def _classes(task: Any) -> Iterator[tuple[Any, Path, ast.Module, ast.ClassDef | None]]:
+    """Yield a method of each of a task's classes, and its file with its tree and the class in it."""
+    for cls in type(task).__mro__:
+        methods = [x for x in vars(cls).values() if inspect.isfunction(x) and x.__module__ == cls.__module__]
+        if methods:
+            method = inspect.unwrap(methods[0])  # decorators are in other files
+            file = Path(method.__code__.co_filename)
+            tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
+            classes = (x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__)
+            yield method, file, tree, next(classes, None)
+
+
+def clips_reward(task: Any) -> bool:
+    """Return whether a task clips the reward that its methods add up; legged_gym's config says it."""
+    config = getattr(getattr(getattr(task, "cfg", None), "rewards", None), "only_positive_rewards", None)
+    if config is not None:
+        return bool(config)
+    nodes = (x for *_, body in _classes(task) if body is not None for x in ast.walk(body))
+    return any(_clips(x) and any(map(_is_reward, ast.walk(x))) for x in nodes)
+
+
+def _clips(node: ast.AST) -> TypeGuard[ast.Call]:
+    return any(_calls(node, name) for name in ("clip", "clamp", "clamp_min", "clamp_max", "clip_", "clamp_"))
 
 
 def _copied(x: Any) -> Any:
@@ -155,7 +175,8 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
     scope: dict[str, Any] = {}
     code = ast.fix_missing_locations(ast.Module([copied], []))
     exec(compile(code, str(file), "exec"), namespace, scope)
-    return Summands(namespace, function.name, tuple(noting.names), scope[function.name])
+    clipped = any(_clips(x) for line in function.body[first:] for x in ast.walk(line) if not _added(line, total))
+    return Summands(namespace, function.name, tuple(noting.names), scope[function.name], clipped)
 
 
 def _may_not_run_twice(node: ast.AST) -> bool:
@@ -185,7 +206,7 @@ def _is_understood(line: ast.stmt, total: str) -> bool:
     if not isinstance(line, ast.Assign) or line.targets != stored or not isinstance(line.value, ast.Call):
         return False
     value = line.value
-    if any(_calls(value, name) for name in ("clip", "clamp", "clamp_min", "clamp_max")):
+    if _clips(value):
         return _is(value.args[0], total) if value.args else False
     is_replaced = _calls(value, "where") and len(value.args) == 3 and _is(value.args[2], total)
     return is_replaced and not _uses(value.args[1], total)

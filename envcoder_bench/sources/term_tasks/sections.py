@@ -19,7 +19,8 @@ SPARE_COLUMNS, SPARE_TERMS = 128, 32  # so many columns of observations, and rew
 _FUNCTIONS = {
     "compute_reward": """def compute_reward(reward_buf, reward_terms):
     \"\"\"The weighted sum of its reward terms.\"\"\"
-    return reward_buf, {{{columns}}}
+    terms = {{{columns}}}
+    return sum(terms.values()) if terms else reward_buf, terms
 """,
     "compute_observation": """def compute_observation(obs_buf):
     \"\"\"Its observation terms of the actor.\"\"\"
@@ -55,7 +56,8 @@ def functions_of(terms: Sequence[str], widths: Mapping[str, int]) -> dict[str, C
     """Return the functions of ``functions_text``."""
 
     def compute_reward(reward_buf: Tensor, reward_terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        return reward_buf, {name: reward_terms[:, k] for k, name in enumerate(terms)}
+        columns = {name: reward_terms[:, k] for k, name in enumerate(terms)}
+        return sum(columns.values(), 0.0) if columns else reward_buf, columns  # type: ignore[return-value]
 
     def compute_observation(obs_buf: Tensor) -> Tensor:
         return obs_buf[:, : widths["actor"]]
@@ -123,13 +125,6 @@ class TermSections:
                 raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
         functions = functions_of(names, widths)
         return {name: function for name, function in functions.items() if name not in module}, patches
-
-    def reward_text(self, patches: Patches) -> str:
-        """Return the text of the function that reads the rewards of ``patches``, for a file that changes it."""
-        facts = self._facts
-        (config,) = patched(facts.dialect, facts.env_cfg(), [patches], facts.actor)
-        names = list(facts.dialect.terms(config, "rewards"))
-        return functions_text(names, facts.own_widths, lambda name: name != "compute_reward")
 
     def tried(self, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""

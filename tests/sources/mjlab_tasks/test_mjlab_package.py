@@ -19,6 +19,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.groups import prepare_one
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.search.archive import Archive, Attempt
@@ -430,14 +431,15 @@ def test_a_dict_of_numbers_changes_no_class_and_no_object_of_others(section, ter
     assert sections_of(untrusted(good).definitions) == {"rewards": {"smooth_reward": {"weight": 0.5}}}
 
 
-def test_terms_of_a_dict_are_varied(tmp_path):
+def test_terms_of_a_dict_are_varied():
     spec, text = resolve(f"mjlab:{CARTPOLE}"), 'rewards = {"smooth_reward": 2.0, "mine": mine}\n'
     text = HEAD.format("env.action_manager.action[:, 0].abs()") + text
     variants = with_variants(spec, [CandidateSource("mine", "mine.py", text)], Asked(terms=True))[1:]
     names = [f"mine.{term}_x{factor}" for term in ("smooth_reward", "mine") for factor in ("0", "0.5", "2")]
     assert [one.name for one in variants] == names
-    reward = load(tmp_path, variants[3].source).functions["compute_reward"].call
-    total, terms = reward(torch.full((2,), 5.0), torch.tensor([[3.0, 2.0], [3.0, 2.0]]))
+    reward = prepare_one(spec, variants[3], 0).shaping.functions["reward"].call
+    state = {"reward_buf": torch.full((2,), 5.0), "reward_terms": torch.tensor([[3.0, 2.0], [3.0, 2.0]])}
+    total, terms = reward(state, torch.zeros(2, 1))
     assert total.tolist() == [3.0, 3.0] and terms["mine"].tolist() == [0.0, 0.0]
 
 
