@@ -119,10 +119,21 @@ def test_version_is_the_same_everywhere():
     assert f"version: {version}\n" in text_of("CITATION.cff") and f"\n## {version}\n" in text_of("CHANGELOG.md")
 
 
-def test_hook_of_the_site_names_files_that_it_does_not_have_and_separates_lists(caplog):
+def site_hooks():
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "scripts" / "site_hooks.py")
-    hook = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hook)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_of_the_site_scroll_by_themselves():
+    html = site_hooks().on_page_content("<p>a</p><table>1\n</table><table>2</table>", None, None, None)
+    assert re.findall(r'<div class="wide"[^>]*><table>(\d)\n?</table></div>', html) == ["1", "2"]
+    assert html.startswith("<p>a</p>")
+
+
+def test_hook_of_the_site_names_files_that_it_does_not_have_and_separates_lists(caplog):
+    hook = site_hooks()
     page = type("Page", (), {"file": type("File", (), {"src_uri": "tasks/Ant.md"})})
     config = {"docs_dir": str(ROOT / "docs")}
     text = "[a](../faq.md#x) [the code](../../eval_shapers.py#L1) [auto_shape.py](../../auto_shape.py)"

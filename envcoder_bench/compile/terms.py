@@ -22,8 +22,9 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 
 _STAGE = KINDS[REWARD].stage
 _COMMUTE = ("add", "mul", "maximum", "minimum")
-_MEET = {"mul": "multiplied by", "div": "divided by", "maximum": "compared with", "minimum": "compared with"}
-_LEAD = ("add", "sub", "neg", "select", "cast", *_MEET)  # operations that lead from terms to the reward
+_LARGER = ("maximum", "minimum")
+_MEET = {"mul": "multiplied by", "div": "divided by"}  # one of their arguments at most may have terms
+_LEAD = ("add", "sub", "neg", "select", "cast", *_LARGER, *_MEET)  # operations that lead from terms to the reward
 
 
 @dataclass(frozen=True)
@@ -187,9 +188,9 @@ class _Search:
         """Find what a node is made of. Its arguments come before it."""
         op, kind, args, *_ = self.nodes[node]
         ways = ((1, 2) if op == "select" else tuple(range(len(args)))) if op in _LEAD and kind in FLOATS else ()
-        if op in _MEET:
+        if op in _MEET or op in _LARGER:
             ways = tuple(k for k in ways if self.parts[args[k]] and self.nodes[args[k]].op != "const")
-            if len(ways) == 2 or (op == "div" and 1 in ways):
+            if op in _MEET and (len(ways) == 2 or (op == "div" and 1 in ways)):
                 met, at = frozenset[int]().union(*(self.parts[arg] for arg in args)), self.line(node)
                 other = "another component" if len(met) > 1 else "itself"
                 for core in met:

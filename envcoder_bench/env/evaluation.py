@@ -25,11 +25,14 @@ class Episodes:
         length: number of control steps until the episode ended.
         course: sums of the steps' fitness, and of the steps played, until each of ``bin_ends``, ``(num_groups,
             episodes, 2, bins)``; None unless episodes were played in full.
+        ended: which of ``Task.ends`` ended each episode early, ``(num_groups, episodes, conditions)`` bool; None if
+            the task has none.
     """
 
     fitness: Tensor
     length: Tensor
     course: Tensor | None = None
+    ended: Tensor | None = None
 
     def first(self, count: int) -> Episodes:
         """Return the first ``count`` episodes of every group."""
@@ -40,11 +43,12 @@ class Episodes:
 
     def state(self) -> dict[str, Tensor]:
         """Return the part that a checkpoint keeps: all but the course, which is logged at once."""
-        return {"fitness": self.fitness, "length": self.length}
+        ended = {} if self.ended is None else {"ended": self.ended}
+        return {"fitness": self.fitness, "length": self.length, **ended}
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Episodes:
-        course = None if self.course is None else change(self.course)
-        return Episodes(change(self.fitness), change(self.length), course)
+        course, ended = (None if x is None else change(x) for x in (self.course, self.ended))
+        return Episodes(change(self.fitness), change(self.length), course, ended)
 
     def step_means(self, full_episode: int) -> Tensor:
         """Return means over the episodes and the steps of each bin, ``(num_groups, 2, bins)``.
@@ -91,8 +95,8 @@ def run_episodes(
         for k, at in enumerate(checks)
     ]
     fitness, length = (torch.cat([getattr(p, name) for p in played], dim=1) for name in ("fitness", "length"))
-    courses = [p.course for p in played if p.course is not None]
-    return Episodes(fitness, length, torch.cat(courses, dim=1) if courses else None)
+    more = ([getattr(p, name) for p in played if getattr(p, name) is not None] for name in ("course", "ended"))
+    return Episodes(fitness, length, *(torch.cat(parts, dim=1) if parts else None for parts in more))
 
 
 def run_point(
@@ -126,6 +130,7 @@ def _one_round(
     fitness = torch.zeros(env.num_envs, device=env.device)
     length = torch.zeros(env.num_envs, device=env.device)
     ends, sums = bin_ends(env.full_episode), []
+    ended_by: dict[str, Tensor] = {}
     for t in range(steps):
         if t == check_at:
             env.dispatch.recheck()
@@ -134,6 +139,9 @@ def _one_round(
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         if recorder is not None:
             recorder.step(t, active, ended)
+        for name, holds in env.task.ends().items():
+            now = holds & ended & active
+            ended_by[name] = ended_by[name] | now if name in ended_by else now
         # the step on which an episode ends early counts 0, as do the steps after it
         active = active & ~ended
         fitness += torch.where(active, step_fitness(env, active), 0.0)
@@ -154,6 +162,8 @@ def _one_round(
     if steps == env.full_episode:
         sums += [torch.stack((fitness, length), dim=1)] * (len(ends) - len(sums))  # all episodes ended before
         played = replace(played, course=env.layout.split(torch.stack(sums, dim=2)))
+    if ended_by:
+        played = replace(played, ended=env.layout.split(torch.stack([*ended_by.values()], dim=1)))
     return played, at_point or played
 
 

@@ -223,6 +223,45 @@ class StepFitnessLog(CsvLog):
             self.write(iteration, env_steps, candidate, seed, cells)
 
 
+@dataclass(frozen=True)
+class Course:
+    """Where in the episodes of the last evaluation of a candidate and seed its fitness comes from.
+
+    Attributes:
+        fitness, active: the fitness of a step, and the share of episodes that have not ended early, of each part of a
+            full episode.
+    """
+
+    candidate: str
+    seed: int
+    fitness: tuple[float, ...]
+    active: tuple[float, ...]
+
+
+def read_courses(path: str | Path, parts: int = 10) -> list[Course]:
+    """Read step_fitness.csv: means over equal parts of the episode. Raises ValueError if it has other columns."""
+    bins: dict[tuple[str, int], dict[int, list[tuple[int, float, float]]]] = {}
+    for iteration, _, candidate, seed, step, _, fitness, active in read_rows(path, (*KEYS, *StepFitnessLog.columns)):
+        evaluations = bins.setdefault((candidate, int(seed)), {})
+        evaluations.setdefault(int(iteration), []).append((int(step), _value(fitness), _value(active)))
+    courses = []
+    for (candidate, seed), evaluations in bins.items():
+        rows = sorted(evaluations[max(evaluations)])
+        groups: list[list[tuple[int, float, float]]] = [[] for _ in range(min(parts, len(rows)))]
+        begin = 0
+        for end, of_step, share in rows:  # weighted by their steps
+            part = (begin + end) * len(groups) // (2 * rows[-1][0] + 1)
+            groups[part].append((end - begin, of_step, share))
+            begin = end
+        groups = [group for group in groups if group]
+        means = [
+            tuple(sum(row[0] * row[k] for row in group) / sum(row[0] for row in group) for group in groups)
+            for k in (1, 2)
+        ]
+        courses.append(Course(candidate, seed, means[0], means[1]))
+    return courses
+
+
 # all logs of a run
 
 

@@ -5,7 +5,8 @@ ranking on the terminal and the ranking on the page take their columns from METR
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -31,6 +32,20 @@ def greatest(values: Sequence[int], measured: Sequence[int]) -> int:
 def first(values: Sequence[str], measured: Sequence[str]) -> str:
     """Return the first text that is not empty."""
     return next((x for x in values if x), "")
+
+
+def counts(values: Sequence[str], measured: Sequence[str]) -> str:
+    """Return the sums of ``15 NAME, 2 OTHER`` of all seeds, the most frequent first."""
+    sums: Counter[str] = Counter()
+    for part in ", ".join(filter(None, values)).split(", "):
+        count, _, name = part.partition(" ")
+        sums[name] += int(count) if count.isdigit() else 0
+    return counted_names({name: count for name, count in sums.items() if name})
+
+
+def counted_names(numbers: Mapping[str, int]) -> str:
+    """Return ``15 NAME, 2 OTHER`` of numbers by name, the greatest first, without zeros."""
+    return ", ".join(f"{n} {name}" for name, n in sorted(numbers.items(), key=lambda pair: -pair[1]) if n)
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,7 @@ class Metrics:
         contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
             room; if it is not 0, the row is not reliable.
         stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
+        ended: how many evaluation episodes each of the task's conditions ended early: ``15 cart_pos at its range``.
         half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
         expected: fitness to be expected of the candidate on new seeds: the mean of the first of many is higher, because
             its seeds were lucky, too. NaN in a run of a single seed.
@@ -95,6 +111,7 @@ class Metrics:
     contact_overflows: int = metric(0, total)
     stopped_at: int = metric(0, greatest)
     reason: str = metric("", first)
+    ended: str = metric("", counts)
     half_step_fitness: float = metric(NAN, mean)
     expected: float = metric(NAN, mean)
     hacked: str = metric("", first)

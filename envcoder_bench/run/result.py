@@ -20,7 +20,16 @@ from envcoder_bench.results.csv_log import KEYS
 from envcoder_bench.results.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.results.effects import Study
 from envcoder_bench.results.last_quarter import LastQuarter
-from envcoder_bench.results.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
+from envcoder_bench.results.logs import (
+    ComponentLog,
+    Course,
+    CurveLog,
+    Point,
+    PointLog,
+    read_courses,
+    read_curves,
+    read_points,
+)
 from envcoder_bench.results.pairs import Pair, Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank, read_ranking
 from envcoder_bench.results.rows import COLUMNS, SKIPPED, Result, read_results
@@ -90,6 +99,11 @@ class RunResult:
         """``points`` as objects, one for each evaluation, candidate and seed."""
         path = RunFolder(self.folder).points
         return read_points(path) if path.is_file() else []
+
+    def courses(self) -> list[Course]:
+        """Where in the episodes the fitness of each candidate and seed comes from, by tenths."""
+        path = RunFolder(self.folder).step_fitness
+        return read_courses(path) if path.is_file() else []
 
     @cached_property
     def policies(self) -> "Policies":

@@ -12,7 +12,7 @@ from typing import Annotated, Protocol
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.results.logs import Point
+from envcoder_bench.results.logs import Course, Point
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
 from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
 from envcoder_bench.search.merit import Merits
@@ -69,7 +69,9 @@ class Attempt:
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
         fault: why it was not trained or has no fitness, without folders; otherwise None.
         episode_length: mean length of its evaluation episodes, control steps; None if unknown.
-        points: the evaluations of its first training, for each seed.
+        points, courses: the evaluations in its trainings, and where in the episodes its fitness comes from, by seed.
+        ended: how many episodes each condition of the task ended early, see ``Metrics``.
+        hacked: why its policies are taken to exploit its reward; empty if not.
         by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
@@ -92,6 +94,9 @@ class Attempt:
     note: str = ""
     term: str = ""
     factor: float = 1.0
+    courses: tuple[Course, ...] = ()
+    ended: str = ""
+    hacked: str = ""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tqdm import tqdm
@@ -12,6 +12,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.core.words import join_words
 from envcoder_bench.search.archive import NO_REPLY, Archive, Proposal, proposal_name
+from envcoder_bench.search.prompt.feedback import parents
 from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
@@ -84,7 +85,7 @@ class LLMProposer:
         self._unfinished: set[str] = set()  # candidates whose reply ended inside its code block
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
-        """Sample candidates from one prompt; fewer if the budget does not allow all.
+        """Sample candidates, each from its own starting point; fewer if the budget does not allow all.
 
         Raises:
             UserError: if no request is answered.
@@ -93,16 +94,15 @@ class LLMProposer:
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
         started = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
-        text = self._prompts.question(archive, round)
-        best = archive.best()
-        parents = (best.name,) if best is not None else ()
         wanted = list(enumerate(names))[len(started) :]
-        # one prompt for all: they differ in their sample, so that a request can ask for several replies
-        replies = self._ask([self._request(name, text, sample) for sample, name in wanted])
+        # samples with the same starting point have one prompt, so that a request can ask for several replies
+        texts = [self._prompts.question(archive, round, sample) for sample, _ in wanted]
+        replies = self._ask([self._request(name, text, sample) for text, (sample, name) in zip(texts, wanted)])
+        known = archive.by_name
         if replies and all(reply.finish == ERROR for reply in replies):
             raise UserError(f"no request was answered: {replies[0].error}")  # requested again on resume
         sampled = [
-            self._proposal(name, parents, f"{self._provider.model}, sample {sample}", reply)
+            self._with_parents(self._proposal(name, (), f"{self._provider.model}, sample {sample}", reply), known)
             for (sample, name), reply in zip(wanted, replies)
             if reply.finish != BUDGET
         ]
@@ -121,7 +121,8 @@ class LLMProposer:
         repaired: list[Proposal | None] = [None] * len(failures)
         for index, reply in zip(sent, replies):
             failed = failures[index][0]
-            repaired[index] = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
+            proposal = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
+            repaired[index] = proposal if failed.parents else self._with_parents(proposal, archive.by_name)
         self._sources.update({p.name: p.source for p in repaired if p is not None and p.source})
         return repaired
 
@@ -131,10 +132,11 @@ class LLMProposer:
             return ""
         if not proposal.source:
             round = int(proposal.name[1 : proposal.name.index("_")])
-            return self._prompts.missing(archive, round, str(fault), proposal.reply)
+            sample = int(proposal.name.split("_")[1])
+            return self._prompts.missing(archive, round, str(fault), proposal.reply, sample)
         if fault.kind == "duplicate":
             others = {name: source for name, source in self._sources.items() if name != proposal.name}
-            return self._prompts.duplicate(archive, others, fault.twin, proposal.source)
+            return self._prompts.duplicate(archive, others, fault, proposal.source)
         if proposal.name in self._unfinished:
             fault = replace(fault, remedy=UNFINISHED)
         return self._prompts.repair(fault, proposal.source)
@@ -193,6 +195,11 @@ class LLMProposer:
             return Proposal(name, source, parents, origin, left_out=left_out)
         error, note, begin = _without_code(reply, left_out, self._types or ())
         return Proposal(name, "", parents, origin, Fault(error, kind="no code"), left_out, note, begin)
+
+    @staticmethod
+    def _with_parents(proposal: Proposal, known: Collection[str]) -> Proposal:
+        """Return the proposal with the parents that its docstring names."""
+        return replace(proposal, parents=tuple(name for name in parents(proposal.source) if name in known))
 
     def _source(self, reply: Reply) -> tuple[str, tuple[str, ...]]:
         """Return the candidate in a reply, empty if there is none, and the functions that were left out."""

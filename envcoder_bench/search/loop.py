@@ -149,8 +149,8 @@ class Search:
             result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
-        rows, points = ([], []) if result is None else (result.rows, result.evaluations())
-        self._archive = record_round(self._archive, round, rows, points)
+        noted = ([], [], []) if result is None else (result.rows, result.evaluations(), result.courses())
+        self._archive = record_round(self._archive, round, *noted)
         write_archive(self._folder.archive, self._archive)
         self._report()
         if result is not None:

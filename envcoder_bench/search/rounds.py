@@ -7,7 +7,8 @@ from dataclasses import replace
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
 from envcoder_bench.core.words import without_folders
-from envcoder_bench.results.logs import Point
+from envcoder_bench.results.logs import Course, Point
+from envcoder_bench.results.metrics import counts, first
 from envcoder_bench.results.rows import Result
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
@@ -115,12 +116,16 @@ def check_and_repair(
 
 
 def record_round(
-    archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()
+    archive: Archive,
+    round: Round,
+    results: Sequence[Result] = (),
+    points: Sequence[Point] = (),
+    courses: Sequence[Course] = (),
 ) -> Archive:
     """Return the archive with a round's attempts, and new results of the baselines and of the best so far.
 
     Args:
-        results, points: results of the round's run; empty if no candidate could be trained.
+        results, points, courses: results of the round's run; empty if no candidate could be trained.
     """
     rows: dict[str, list[Result]] = {}
     for row in results:
@@ -128,17 +133,29 @@ def record_round(
     # candidates of earlier rounds that trained again, as yardsticks
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
-    new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
     new += [_attempt(round.number, p, status, fault) for p, status, fault in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
     untrained = archive.untrained
     if UNTRAINED in rows:
         untrained = _baseline(untrained or Attempt(UNTRAINED, 0, ""), rows[UNTRAINED])
     seeds = {row.seed for of_candidate in rows.values() for row in of_candidate}
+
+    def with_course(attempt: Attempt) -> Attempt:
+        """Return the attempt with what this run noted of it, of seeds that count in its fitness."""
+        seen, counted = ({x.seed for x in attempt.points}, set(attempt.by_seed))
+        new_points = [
+            x
+            for x in points
+            if x.candidate == attempt.name and x.seed not in seen and (not counted or x.seed in counted)
+        ]
+        new_courses = [x for x in courses if x.candidate == attempt.name and x.seed in counted]
+        of_before = [x for x in attempt.courses if x.seed not in {new.seed for new in new_courses}]
+        return replace(attempt, points=(*attempt.points, *new_points), courses=(*of_before, *new_courses))
+
     return replace(
         archive,
-        attempts=[*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))],
-        baselines=baselines,
+        attempts=[with_course(a) for a in (*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1])))],
+        baselines={name: with_course(baseline) for name, baseline in baselines.items()},
         untrained=untrained,
         seeds={**archive.seeds, round.number: tuple(sorted(seeds))},
     )
@@ -184,7 +201,10 @@ def _with(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     length = math.fsum(row.episode_length for row in rows) / len(rows)
     low, high = rows[0].fitness_ci_low, rows[0].fitness_ci_high
     over_episodes = None if math.isnan(low) or math.isnan(high) else (low, high)
-    attempt = replace(attempt, episode_length=length, over_episodes=over_episodes)
+    ended, hacked = counts([attempt.ended, *(row.ended for row in rows)], []), first([x.hacked for x in rows], [])
+    attempt = replace(
+        attempt, episode_length=length, over_episodes=over_episodes, ended=ended, hacked=hacked or attempt.hacked
+    )
     return attempt.measured_again({row.seed: row.fitness for row in rows})
 
 

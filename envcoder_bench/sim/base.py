@@ -32,6 +32,7 @@ class Simulator(ABC):
             has no limits.
         body_masses: ``(num_bodies,)`` kg, on the CPU.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
+        drive_gains: ``stiffness`` and ``damping`` of the position drives, ``(num_dofs,)`` each, on the CPU; 0 without.
         root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
             velocity 3, all world frame. A robot without a free joint has its fixed pose and zero velocity here.
         dof_pos, dof_vel: ``(num_envs, num_dofs)`` rad or m, and their rates.
@@ -67,6 +68,7 @@ class Simulator(ABC):
     dof_limits_upper: Tensor
     body_masses: Tensor
     effort_limits: Tensor
+    drive_gains: dict[str, Tensor]
     root_states: Tensor
     dof_pos: Tensor
     dof_vel: Tensor

@@ -3,7 +3,7 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS, Simulator
 from envcoder_bench.sim.ground import Ground
+from envcoder_bench.sim.joint_facts import joint_facts, pushes
 from mujoco_batches.physics.models import (
     add_contact_sensor,
     add_height_field,
@@ -395,6 +396,9 @@ class MujocoTensors(Simulator):
         self.site_names = robot.sites.names
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
+        self.drive_gains = {name: torch.zeros(len(robot.dof_names)) for name in ("stiffness", "damping")}
+        for name, gain in self.drive_gains.items():
+            gain[torch.from_numpy(robot.actuated)] = torch.tensor(getattr(robot, name), dtype=torch.float32)
         self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
         self._robot = robot
 
@@ -412,6 +416,17 @@ class MujocoTensors(Simulator):
         # environments whose state write has refused since the last step
         self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+
+    def joint_facts(
+        self, dof_pos: Sequence[float], keys: Mapping[str, str]
+    ) -> tuple[dict[str, str], list[str], list[float]]:
+        """Return axes and signs of the joints by name, what efforts change, and the masses of bodies that move.
+
+        See ``joint_facts.py``.
+        """
+        model = self._robot.mj_model
+        masses = np.where(model.body_weldid[1:] == 0, 0.0, model.body_mass[1:]).tolist()
+        return joint_facts(self._robot, dof_pos, keys), pushes(self._robot, dof_pos), masses
 
     def _live(self) -> dict[str, Tensor]:
         """Return the tensors of a saved state that are not the engine's."""

@@ -189,6 +189,14 @@ class Task(ABC):
         Fitness and the last observation of an episode read the state at the end.
         """
 
+    def ends(self) -> Mapping[str, Tensor]:
+        """Return the conditions that end episodes early, in words, and where they hold: ``(num_envs,)`` bool.
+
+        Together they are the terminal function of the unshaped baseline, after the last step. By default there are
+        none, and nothing says why an episode ended.
+        """
+        return {}
+
     def settle(self) -> None:  # noqa: B027
         """Update what observations read, after the resets of a control step; by default it does nothing."""
 

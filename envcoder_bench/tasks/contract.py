@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -45,7 +45,9 @@ class TaskContract:
             fitness_reduction, bytes_per_env, refusals, drive_formula, quaternions, notes: as ``Task`` has them.
         joints, bodies, sensors, sites: names, in the order of the state's axes.
         dof_limits_lower, dof_limits_upper, effort_limits: of each joint, rad or m, and N m or N.
-        drives: gains of the position drives that the config sets, e.g. ``stiffness``: 85.
+        drives: gains of the position drives, e.g. ``stiffness``: 85; empty without drives.
+        masses, joint_facts, pushes: kg of each body, 0 if it is fixed; axes and signs of the joints by name; what
+            efforts change. ``task_contract`` fills them in for a MuJoCo model, see ``sim.joint_facts``.
     """
 
     name: str
@@ -73,6 +75,9 @@ class TaskContract:
     dof_limits_upper: tuple[float, ...]
     effort_limits: tuple[float, ...]
     drives: Mapping[str, Any]
+    masses: tuple[float, ...]
+    joint_facts: Mapping[str, str]
+    pushes: Names
     bytes_per_env: int
     refusals: Mapping[str, str]
     drive_formula: str
@@ -95,7 +100,6 @@ class TaskContract:
             limit = getattr(getattr(task, "sim", None), kind, None)
             return () if limit is None else tuple(limit.tolist())
 
-        control = getattr(task, "cfg", {}).get("env", {}).get("control", {})
         return cls(
             substeps=getattr(task, "substeps", 1),
             state={name: key(name, x, 1) for name, x in task.state.items()},
@@ -107,7 +111,10 @@ class TaskContract:
             bodies=names("body_names"),
             sensors=names("sensor_names"),
             sites=names("site_names"),
-            drives={name: control[name] for name in ("stiffness", "damping") if name in control},
+            drives=_drives(task),
+            masses=(),
+            joint_facts={},
+            pushes=(),
             refusals=dict(task.refusals),
             **{kind: limits(kind) for kind in _LIMITS},
             **{name: getattr(task, name) for name in _OF_TASK},
@@ -147,6 +154,15 @@ class TaskContract:
             value = f": {values[key]}" if values and key in values else ""
             rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
         return "\n".join(rows)
+
+
+def _drives(task: Task) -> dict[str, Any]:
+    """Return the gains of the position drives: the config's, else the model's."""
+    control = getattr(task, "cfg", {}).get("env", {}).get("control", {})
+    asked = {name: control[name] for name in ("stiffness", "damping") if name in control}
+    gains = getattr(getattr(task, "sim", None), "drive_gains", {})
+    of_model = {name: x.tolist() for name, x in gains.items() if bool(gains["stiffness"].any())}
+    return asked or of_model
 
 
 def _shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -204,7 +220,22 @@ def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
         ValueError: as ``TaskSpec.make``.
     """
     # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
-    return TaskContract.of(spec.make(cfg, 2, "mujoco_cpu", "cpu"))
+    task = spec.make(cfg, 2, "mujoco_cpu", "cpu")
+    contract = TaskContract.of(task)
+    sim: Any = getattr(task, "sim", None)
+    if not hasattr(sim, "joint_facts"):
+        return contract
+    # signs: those of keys that are a joint's position alone, too
+    dof_pos = task.default_state["dof_pos"][0].tolist()
+    columns = {x.data_ptr(): name for x, name in zip(sim.dof_pos.unbind(dim=1), sim.dof_names)}
+    joints = {key: columns[x.data_ptr()] for key, x in task.state.items() if x.dim() == 1 and x.data_ptr() in columns}
+    facts, pushes, masses = sim.joint_facts(dof_pos, {joint: key for key, joint in joints.items()})
+    declared = dict(contract.fields)
+    for key, joint in joints.items():
+        _, _, sign = facts[joint].partition(", positive ")
+        if sign:
+            declared[key] = replace(declared[key], meaning=f"{declared[key].meaning}; positive {sign}")
+    return replace(contract, fields=declared, joint_facts=facts, pushes=tuple(pushes), masses=tuple(masses))
 
 
 def shown(value: Any) -> str:

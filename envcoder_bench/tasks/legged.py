@@ -52,6 +52,10 @@ class LeggedTask(SimTask):
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         return self.action_scale * action + state["default_dof_pos"]
 
+    def ends(self) -> dict[str, Tensor]:
+        force = self.state["contact_forces"][:, int(self.constants["base_index"]), :]
+        return {"the base touches the ground": torch.norm(force, p=2, dim=1) > 1.0}
+
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         """Compare the base's velocity along x and y and its yaw rate with the commands: ``(n,)``, 0 to 1."""
         root, commands = state["root_states"], state["commands"]

@@ -71,6 +71,10 @@ class Locomotion(SimTask):
         potentials = self._potentials()["potentials"]
         self._refresh({"potentials": potentials, "prev_potentials": potentials}, mask)
 
+    def ends(self) -> dict[str, Tensor]:
+        low = self.state["root_states"][:, 2] < self.constants["termination_height"].item()
+        return {"torso below termination_height": low}
+
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         offset, distance = _to_target(state)
         along = state["root_states"][:, 7:9] * offset

@@ -128,6 +128,9 @@ class SimTask(Task):
             faults.append(f"{self.model}: {self.name} needs {names}, not {sim.object_names}{hint}")
         self.cfg, self.sim = cfg, sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
+        if not bool(sim.drive_gains["stiffness"].any()):
+            reason = f"no joint of {self.name} has a position drive, so that targets move nothing: write compute_torque"
+            self.refusals = {**self.refusals, "compute_dof_target": reason}
         self.substeps = control_timing(cfg)[1]
         self.max_episode_length = self._episode_steps()
         self.clip_actions = number(cfg, "env.clipActions")

@@ -19,7 +19,7 @@ from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import CandidateError, assemble
-from envcoder_bench.shaping.kinds import TORQUE
+from envcoder_bench.shaping.kinds import TERMINAL, TORQUE
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.sim import pick_simulator
@@ -185,6 +185,25 @@ class TaskCheck:
         if tuple(task.fitness({key: x[:2] for key, x in task.state.items()}).shape) != (2,):
             yield "fitness of the state of 2 environments must be (2,): read the state that is given, not self.state"
 
+    def ends(self) -> Iterator[str]:
+        """The conditions that end episodes are together the terminal function of the unshaped baseline."""
+        task = self.begin(16)
+        for command in self.commands(task, 3):
+            task.step(command)
+        generator = torch.Generator().manual_seed(1)
+        for x in task.state.values():  # states as they occur late in an episode, or never
+            if x.is_floating_point():
+                factor, shift = (6.0 * torch.rand(2, *x.shape, generator=generator) - 3.0).to(x)
+                x.copy_(factor * x + shift)
+        conditions = task.ends()
+        if conditions:
+            path = self.spec.baseline_path(UNSHAPED, self.cfg.task)
+            unshaped = load_candidate(UNSHAPED, path.read_text(encoding="utf-8"), str(path))
+            wanted: Any = bind(unshaped.functions[TERMINAL], self._inputs(task))()
+            together = torch.stack([*conditions.values()]).any(dim=0)
+            if not torch.equal(together, wanted.bool()):
+                yield f"the conditions of ends, {_quote_all([*conditions])}, are not compute_terminal of {path.name}"
+
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
         task, twin = self.begin(3), self.begin(3)
@@ -342,7 +361,8 @@ class TaskCheck:
         except ERRORS as error:  # every check would fail with it
             return [*getattr(error, "findings", [_describe(error)]), *self.ground()]
         faults: list[str] = list(self.ground())
-        checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
+        checks = [self.fields, self.fitness, self.ends, self.rollout, self.reset, self.restore, self.paired]
+        checks.append(self.random_actions)
         # a reset by the task's own code may keep some of the past, and some code needs two environments
         if Can.ANY_RESET not in self.spec.can:
             others = [check for check in checks if check not in (self.reset, self.paired)]

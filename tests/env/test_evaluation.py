@@ -23,6 +23,7 @@ class Given:
         self.device = torch.device("cpu")
         unstable = torch.zeros(4, dtype=torch.bool)
         self.task = SimpleNamespace(fitness_reduction=reduction, unstable=unstable, finish_step=lambda: None)
+        self.task.ends = lambda: {"odd": torch.arange(4) % 2 == 1, "at step 3": torch.full((4,), self.played == 3)}
         self.dispatch = SimpleNamespace(has_fitness=False, terminal=self._terminal, recheck=self._recheck)
         self.cuts, self.played, self.begun, self.checked = cuts, 0, [], []
         self.active: list[list[bool]] = []
@@ -73,6 +74,13 @@ def test_a_step_on_which_an_episode_ends_early_and_those_after_it_count_nothing(
         [False, True, False, True],
         [False, False, False, True],
     ]
+
+
+def test_the_conditions_that_hold_where_an_episode_ends_early_are_noted() -> None:
+    episodes = play(Given())
+    assert episodes.ended is not None
+    assert episodes.ended.tolist() == [[[False, False], [True, True]], [[False, False], [False, False]]]
+    assert episodes.first(1).ended.tolist() == [[[False, False]], [[False, False]]]  # type: ignore[union-attr]
 
 
 def test_a_mean_is_over_the_full_episode_or_over_the_steps_played_of_one_that_has_not_ended() -> None:

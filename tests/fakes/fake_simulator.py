@@ -32,6 +32,7 @@ class FakeSimulator(Simulator):
         self.dof_limits_lower, self.dof_limits_upper = (torch.full((len(dof_names),), x) for x in (-1.0, 1.0))
         self.floating = True
         self.effort_limits = torch.arange(1.0, len(dof_names) + 1.0)
+        self.drive_gains = {name: torch.ones(len(dof_names)) for name in ("stiffness", "damping")}
         self.root_states = torch.zeros(num_envs, 13)
         self.root_states[:, 6] = 1.0
         self.dof_pos, self.dof_vel, self.dof_force = (torch.zeros(num_envs, len(dof_names)) for _ in range(3))

@@ -121,7 +121,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     best = archive.best()
     head, source = (folder / "best.py").read_text()[: -len(best.source)], (folder / "best.py").read_text()
     assert source.endswith(best.source) and all(line.startswith("# ") for line in head.splitlines())
-    for words in ("# task: Cartpole\n", f"# candidate: {best.name} of the search", "# fitness: ", "# score: "):
+    for words in ("# task: Cartpole\n", f"# candidate: {best.name} of the search", "# fitness: ", "# expected: "):
         assert words in head
     assert "# final evaluation: " in head
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
@@ -143,7 +143,7 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     archive = read_archive(folder / "archive.json")
     best = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert "Round 2 of 3" in second and best.source.strip() in second
-    assert "upright mean: " in second and "against unshaped" in second
+    assert "terms per step, with exploration noise: upright " in second and "\nunshaped: " in second
     assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
     assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]

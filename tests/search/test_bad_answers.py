@@ -1,6 +1,6 @@
-"""28 deliberately bad answers of a language model, and what it answered to the messages: recorded, but for r1_06.
+"""28 deliberately bad answers of a language model, and what it answered to the messages.
 
-The answer of r1_06 to its message is what the message says: the recorded one answered an earlier message.
+All are recorded, but for the answers to three messages that were others, or none, then: those do what the messages say.
 """
 
 from pathlib import Path
@@ -9,8 +9,9 @@ import pytest
 
 from envcoder_bench.jail import confine
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.search.archive import Archive
+from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.prompt.prompts import Prompts, load_templates
@@ -31,6 +32,8 @@ TOLD = {  # what the messages must say, of those that a message mends
     "r1_07": "write torch.where(condition, a, b) in place of if",
     "r1_08": "picks single environments of the group",
     "r1_09": "name 'tolerance' is not defined; define it in this file",
+    "r1_10": "the reward is the same in every state",
+    "r1_11": "is the same as human",
     "r1_12": "the reply was cut off inside its code block",
     "r1_13": "reduce with dim=-1",
     "r1_14": " in line 6 is nan where pole_angle is ",
@@ -58,9 +61,10 @@ def test_bad_answers_are_mended_by_their_messages(tmp_path):
     asked = []
     repair = proposer._repair
     proposer._repair = lambda *words: asked.append(repair(*words)) or asked[-1]  # the messages
-    round = check_and_repair(
-        1, proposer.propose(Archive(), 1, COUNT), proposer, Archive(), Checker(folder, spec, Archive()), 1
-    )
+    sources = baseline_sources(spec.task, spec.config.task)
+    archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
+    proposals = proposer.propose(archive, 1, COUNT)
+    round = check_and_repair(1, proposals, proposer, archive, Checker(folder, spec, archive), 1)
     assert not round.failed
     assert set(TOLD) == set(round.repaired)
     for name, words in TOLD.items():

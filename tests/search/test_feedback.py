@@ -1,14 +1,27 @@
 """Feedback on the rounds so far for the model."""
 
 import math
+import re
+from dataclasses import replace
 
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.results.logs import Point
+from envcoder_bench.results.logs import Course, Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt
-from envcoder_bench.search.prompt.feedback import explain, feedback, history_line, idea, summary, training_course
+from envcoder_bench.search.prompt.feedback import (
+    block,
+    explain,
+    fastest,
+    feedback,
+    history_line,
+    idea,
+    parents,
+    shown_in_full,
+    summary,
+    to_mend,
+)
 from envcoder_bench.shaping.contract import Fault
 
 
@@ -29,96 +42,127 @@ def section(text, title):
     return text.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def test_best_candidates_have_source_and_differences():
-    text = feedback(
-        archive(attempt("r1_00", 0.9, episode_length=123.0), attempt("r2_00", 0.8), attempt("r2_01", 0.2)), 9000
+def test_best_candidates_have_their_block_and_source():
+    known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8), attempt("r2_01", 0.2))
+    text = feedback(known, 9000)
+    shown = section(text, "Candidates")
+    for each in known.attempts:
+        assert f"{block(each, known)}\n```python\n{each.source.strip()}\n```" in shown
+    assert re.match(
+        r"r1_00: fitness 0\.9 \(1 seed\); on new seeds \+[\d.]+ ± [\d.]+ against human: cannot tell\n", shown
     )
-    best, last = section(text, "The best so far"), section(text, "The best of the last round")
-    # by the seeds that both had: human had 0.25 where r1_00 was trained, and 0.75 where r2_00 was
-    assert best.startswith(
-        "r1_00, of round 1: fitness 0.9 over 1 seed (+0.65 against human, +0.8 against unshaped); episodes of 123"
+    assert section(text, "Baselines").startswith("human: 0.5 ± 3.2 over 2 seeds\nunshaped: 0.1 ± 0.62 over 2 seeds\n")
+
+
+def test_fitness_has_interval_number_of_seeds_and_a_verdict():
+    one = Attempt("r1_00", 1, "", fitness=0.5, by_seed={7: 0.5}, stopped_at=9, hacked="it pays for falling")
+    known = Archive([one], {"human": Attempt("human", 0, "", fitness=0.25, by_seed={7: 0.25})})
+    assert summary(replace(one, stopped_at=0, hacked=""), known) == (
+        "r1_00: fitness 0.5 (1 seed); +0.25 against human, on one seed: cannot tell"
     )
-    assert last.startswith("r2_00, of round 2: fitness 0.8 over 1 seed (+0.05 against human, +0.7 against unshaped)")
-    assert source("r1_00").strip() in best and source("r2_00").strip() in last
-    told = section(text, "The baselines")
-    assert told.startswith("human: fitness 0.5 ± 3.2 over 2 seeds\nunshaped: fitness 0.1 ± 0.62 over 2 seeds\n")
-    assert "ranked by their difference to human" in told
+    known = Archive([one])
+    assert summary(one, known) == (
+        "r1_00: fitness 0.5 (1 seed); stopped at iteration 9, where it was too far behind the best to win;"
+        " hacked? it pays for falling"
+    )
+    human = Attempt("human", 0, "", fitness=0.5, by_seed={k: 0.5 + 0.01 * (-1) ** k for k in range(6)})
+    good = Attempt("r1_01", 1, "", ("r1_00",), fitness=0.9, by_seed={k: 0.9 + 0.01 * (k % 3) for k in range(6)})
+    known = Archive([good], {"human": human})
+    told = summary(good, known)
+    assert told.startswith("r1_01 from r1_00: fitness 0.9 ± 0.019 over 6 seeds; on new seeds +0.41 ± ")
+    assert told.endswith(" against human: better beyond luck")
 
 
-@pytest.mark.parametrize(
-    ("by_seed", "over_episodes", "told"),
-    [
-        ({1: 0.9}, None, "0.9 over 1 seed (+0.65 against human, +0.8 against unshaped)"),
-        ({1: 0.9}, (0.8, 1.0), "0.9 ± 0.1 over the episodes of 1 seed (+0.65 against human, +0.8 against unshaped)"),
-        (
-            {1: 0.75, 2: 1.0},
-            None,
-            "0.875 ± 1.4 over 2 seeds (+0.375 ± 1.6 against human, +0.775 ± 1.8 against unshaped)",
-        ),
-        ({7: 0.9}, None, "0.9 over 1 seed"),
-    ],
-)
-def test_fitness_has_interval_and_number_of_seeds(by_seed, over_episodes, told):
-    mean = sum(by_seed.values()) / len(by_seed)
-    one = Attempt("r1_00", 1, "", fitness=mean, by_seed=by_seed, over_episodes=over_episodes, episode_length=1.0)
-    assert summary(one, archive(one)) == f"r1_00, of round 1: fitness {told}; episodes of 1 step"
+def test_nothing_learnt_is_said():
+    known = archive(attempt("r1_00", 0.2))
+    known.untrained = Attempt("untrained", 0, "", fitness=0.2, by_seed={1: 0.2})
+    told = section(feedback(known, 9000), "Baselines")
+    assert told.endswith("Nothing has been learnt yet: no candidate is above the policy before training.\n")
+    known.untrained = Attempt("untrained", 0, "", fitness=0.1, by_seed={1: 0.1})
+    assert "Nothing has been learnt" not in feedback(known, 9000)
 
 
-def test_baselines_are_described_by_round():
-    known = archive(attempt("r1_00", 0.9))
-    known.seeds = {1: (1,), 2: (2,)}
-    told = section(feedback(known, 9000), "The baselines").splitlines()
-    assert told[0] == "human: fitness 0.5 ± 3.2 over 2 seeds: 0.25 in round 1, 0.75 in round 2"
+def training(name, fitness, seed=1, **terms):
+    """Points at 30, 60 and 90 iterations, with the same means of terms in each."""
+    components = {"total reward": (1.0, 0.0, 2.0), **{name: (x, 0.0, 1.0) for name, x in terms.items()}}
+    return tuple(Point(name, seed, 30 * k, 0, x, 100.0 * k, components) for k, x in enumerate(fitness, 1))
 
 
-def test_remaining_room_has_other_sources():
-    last = [attempt(f"r2_{k:02d}", 0.70 - 0.1 * k) for k in range(6)]  # the last of them did badly
+def test_block_has_training_terms_and_episodes_beside_the_baseline():
+    known = archive(
+        attempt(
+            "r1_00",
+            0.5,
+            points=training("r1_00", [0.4, 0.8, 0.5], swing=0.25, rail=-0.75),
+            courses=(Course("r1_00", 1, (0.5, 0.25), (1.0, 0.5)),),
+            ended="16 cart_pos at its range",
+        )
+    )
+    human = known.baselines["human"]
+    # the baseline's points of other seeds are not beside it
+    points = (*training("human", [0.1, 0.2, 0.25]), *training("human", [0.9, 0.9, 0.9], seed=2))
+    courses = (Course("human", 1, (0.25, 0.25), (1.0, 1.0)), Course("human", 2, (1.0, 1.0), (1.0, 1.0)))
+    known.baselines["human"] = replace(human, points=points, courses=courses)
+    known.episodes = 32
+    assert block(known.attempts[0], known).splitlines()[1:] == [
+        "at 33, 67, 100 % of training: fitness .40 .80 .50 (human .10 .20 .25); steps 100 200 300",
+        "terms per step, with exploration noise: swing .25 .25 .25 (25 %), rail -.75 -.75 -.75 (75 %)",
+        "judged by tenths of the episode: .50 .25; still running 100 50 %",
+        "human: .25 .25; still running 100 %",
+        "ended early: 16 cart_pos at its range, of 32 episodes",
+    ]
+
+
+def test_points_of_a_training_are_few_and_means_over_the_seeds():
+    points = [Point("r1_00", seed, i, 0, 0.01 * i + seed, 2.0 * i, {"a": (0.5 + seed, -1.0, 1.0)})
+              for seed in (0, 1) for i in range(1, 21)]  # fmt: skip
+    one = Attempt("r1_00", 1, "", fitness=1.0, by_seed={0: 1.0, 1: 1.0}, points=tuple(points))
+    lines = block(one, archive(one)).splitlines()
+    assert "at 25, 50, 75, 100 % of training: fitness .55 .60 .65 .70; steps 10 20 30 40" in lines
+    assert "terms per step, with exploration noise: a 1 1 1 1 (100 %)" in lines
+
+
+def test_missing_numbers_are_question_marks():
+    nan = math.nan
+    points = (Point("x", 1, 1, 0, nan, 1.0, {}), Point("x", 1, 2, 0, 0.5, 1.0, {"a": (1.0, 0.0, 2.0)}))
+    text = block(attempt("r1_00", 1.0, points=points), archive())
+    assert "fitness ? .50; steps 1 1" in text and "a ? 1 (100 %)" in text
+
+
+def test_starting_points_are_the_best_the_fastest_and_one_that_loses_what_it_had():
+    fast = attempt("r1_01", 0.6, points=training("r1_01", [0.55, 0.6, 0.6]))
+    best = attempt("r1_00", 0.7, points=training("r1_00", [0.1, 0.3, 0.7]))
+    lost = attempt("r1_02", 0.2, points=training("r1_02", [0.2, 0.8, 0.2]))
+    poor = attempt("r1_03", 0.1, points=training("r1_03", [0.1, 0.1, 0.1]))
+    known = archive(best, fast, lost, poor)
+    assert (known.best(), fastest(known), to_mend(known)) == (best, fast, lost)
+    # an early end loses fitness, too
+    short = attempt("r1_04", 0.3, courses=(Course("r1_04", 1, (0.9, 0.9, 0.0), (1.0, 0.5, 0.2)),),
+                    points=training("r1_04", [0.1, 0.2, 0.3]))  # fmt: skip
+    assert to_mend(archive(best, fast, short, poor)) == short
+    assert to_mend(archive(best)) is None and fastest(archive(best)) is None
+    more = [attempt(f"r1_{k:02d}", 0.65, points=training("x", [0.0, 0.0, 0.65])) for k in range(5, 9)]
+    assert [a.name for a in shown_in_full(archive(best, fast, lost, *more))] == ["r1_00", "r1_01", "r1_02", "r1_05"]
+
+
+def test_candidates_without_their_source_have_a_line():
+    last = [attempt(f"r2_{k:02d}", 0.70 - 0.1 * k) for k in range(6)]
     stopped = Attempt(
         "r2_06", 2, source("r2_06"), status=records.FAILED, fault=Fault("NaN", "r2_06.py", 5, "compute_reward")
     )
     known = archive(*(attempt(f"r1_{k:02d}", 0.9 - 0.05 * k) for k in range(8)), *last, stopped)
     whole = feedback(known, 10**6)
-    others = section(whole, "Others, the best first")
-    names = [a.name for a in known.ranked() if a.name not in ("r1_00", "r2_00")]
-    assert [line.split(",")[0] for line in others.splitlines() if ", of round " in line] == names
-    assert all(source(name).strip() in others for name in names)
-    block = f"The file of r2_06:\n```python\n{source('r2_06').strip()}\n```"
-    assert block in section(whole, "Failed in the last round")
-    # with less room: the next best, the worst of the last round and one that stopped in training come first
-    shown = []
-    for limit in range(2000, len(whole), 50):
+    full = [a.name for a in shown_in_full(known)]
+    others = section(whole, "Other candidates").splitlines()
+    rest = [a for a in known.attempts if a.name not in full and a.name != "r2_06"]
+    assert others == [history_line(a, known) for a in rest]
+    file = f"The file of r2_06:\n```python\n{source('r2_06').strip()}\n```"
+    assert file in section(whole, "Failed in the last round")
+    # with less room, the best keeps its source longest
+    for limit in range(700, len(whole), 100):
         text = feedback(known, limit)
         assert len(text) <= limit
-        shown += [name for name in [*names, "r2_06"] if source(name).strip() in text and name not in shown]
-    assert set(shown[:3]) == {"r1_01", "r2_05", "r2_06"}
-    assert shown[3:6] == ["r1_02", "r1_03", "r1_04"]
-
-
-def test_training_course_has_ten_points():
-    points = [
-        Point(
-            "r1_00", seed, i, 0, 0.01 * i + seed, 2.0 * i, {"a": (0.5 + seed, -1.0 - seed, 1.0 + seed), "b": (0, 0, 0)}
-        )
-        for seed in (0, 1)
-        for i in range(1, 21)
-    ]
-    rows = dict(
-        line.split(": ") for line in training_course(attempt("r1_00", 1.0, points=tuple(points))).splitlines()[1:]
-    )
-    assert rows["iteration"] == "2, 4, 6, 8, 10, 12, 14, 16, 18, 20"
-    assert rows["fitness"].split(", ") == [f"{0.01 * i + 0.5:.3g}" for i in range(2, 21, 2)]
-    assert rows["episode length"].split(", ")[-1] == "40"
-    assert set(rows["a mean"].split(", ")) == {"1"}  # over seeds: the mean of means, least minimum, greatest maximum
-    assert set(rows["a min"].split(", ")) == {"-2"}
-    assert set(rows["a max"].split(", ")) == {"2"}
-    assert set(rows["b mean"].split(", ")) == {"0"}
-
-
-def test_missing_component_is_unknown():
-    nan = math.nan
-    points = (Point("x", 0, 1, 0, nan, 1.0, {}), Point("x", 0, 2, 0, 0.5, 1.0, {"a": (1.0, 0.0, 2.0)}))
-    text = training_course(attempt("r1_00", 1.0, points=points))
-    assert "fitness: unknown, 0.5" in text and "a max: unknown, 2" in text
+        assert source(full[0]).strip() in text or limit < 900
 
 
 def test_failures_have_their_lines():
@@ -154,8 +198,9 @@ def test_history_lines_have_parents_fitness_and_idea():
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
     plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})
     assert history_line(plain, known).endswith("; no docstring")
-    text = section(feedback(known, 9000), "History")
-    assert text.splitlines() == [history_line(a, known) for a in known.attempts]
+    named = Attempt("r1_03", 1, '"""Steeper (from: r1_00, human)."""\nx = 1\n', fitness=0.5, by_seed={1: 0.5})
+    assert parents(named.source) == ["r1_00", "human"] and parents(source("r1_00")) == []
+    assert history_line(named, known).endswith("; Steeper")
     again = known.attempts[0].measured_again({2: 0.7})
     assert history_line(again, known) == "r1_00: 0.8 of 2 seeds (+0.3 against human); Idea of r1_00."
     known.reference = "unshaped"
@@ -171,8 +216,9 @@ def test_length_limit_holds_and_drops_the_oldest_first(seed):
         text = feedback(known, limit)
         assert len(text) <= limit
         assert (text == whole) == (limit >= len(whole))
-        shown = section(text, "History").splitlines() if "## History" in text else []
-        for missing in [a for a in known.attempts if history_line(a, known) not in shown]:
+        shown = section(text, "Other candidates").splitlines() if "## Other candidates" in text else []
+        every = section(whole, "Other candidates").splitlines()
+        for missing in [a for a in known.attempts if history_line(a, known) in set(every) - set(shown)]:
             # it was left out for its length alone: what is older and there nevertheless is shorter
             older = [line for line in shown if int(line[1]) < missing.round]
             assert all(len(line) < len(history_line(missing, known)) for line in older)
@@ -216,9 +262,9 @@ def test_error_is_explained_with_its_line():
 def test_functions_that_were_left_out_are_named():
     one, two = attempt("r1_00", 0.9, left_out=("compute_observation", "compute_goal")), attempt("r2_00", 0.8)
     three = Attempt("r2_01", 2, "x", status=records.FAILED, fault=Fault("bad"), left_out=("compute_goal",))
-    told = section(feedback(archive(one, two, three), 9000), "History")
+    told = section(feedback(archive(one, two, three), 9000), "Other candidates")
     assert told.startswith(
         "Not part of this search, so left out of candidates and never trained: compute_observation (of r1_00),"
-        " compute_goal (of r1_00, r2_01). Do not write them.\nr1_00"
+        " compute_goal (of r1_00, r2_01). Do not write them."
     )
     assert "left out" not in feedback(archive(two), 9000)

@@ -8,6 +8,7 @@ from search_fakes import random_archive, source
 
 from envcoder_bench.search.archive import Archive, Proposal
 from envcoder_bench.search.llm import LLMProposer
+from envcoder_bench.search.prompt.feedback import fastest, to_mend
 from envcoder_bench.search.prompt.prompts import Prompts, load_templates
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
@@ -44,19 +45,43 @@ def proposer(answer, tmp_path, budget=None, starts=None, types=None, **options):
     return LLMProposer(model, transcript, budget or Budget(), prompts, settings, starts, types=types), model
 
 
-def test_samples_of_a_round_share_their_prompt(tmp_path):
+def test_samples_of_a_round_differ_in_their_starting_point_alone(tmp_path):
     llm, model = proposer(fenced, tmp_path, temperature=0.7, max_output_tokens=77)
     archive = random_archive(1)
-    proposals = llm.propose(archive, 5, 3)
-    assert [p.name for p in proposals] == ["r5_00", "r5_01", "r5_02"]
+    proposals = llm.propose(archive, 3, 3)
+    assert [p.name for p in proposals] == ["r3_00", "r3_01", "r3_02"]
     assert [p.source for p in proposals] == [source(p.name) for p in proposals]
-    assert {p.parents for p in proposals} == {(archive.best().name,)}
+    assert {p.parents for p in proposals} == {()}  # no docstring names one
     assert [p.origin for p in proposals] == ["m, sample 0", "m, sample 1", "m, sample 2"]
-    assert {(r.system, r.messages, r.temperature, r.max_output_tokens) for r in model.requests} == {
-        ("the system", model.requests[0].messages, 0.7, 77)
-    }
+    assert {(r.system, r.temperature, r.max_output_tokens) for r in model.requests} == {("the system", 0.7, 77)}
+    requests = sorted(model.requests, key=lambda r: r.sample)
+    texts = [r.messages[0].text.split("Your starting point is ") for r in requests]
+    assert len({shared for shared, _ in texts}) == 1
+    assert texts[0][1].startswith(f"{archive.best().name}, the best so far")
+    assert texts[1][1].startswith(f"{fastest(archive).name}, which learns fastest")
+    assert texts[2][1].startswith(f"{to_mend(archive).name}, which could do better")
     assert sorted(r.sample for r in model.requests) == [0, 1, 2]
     assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
+
+
+def test_last_round_asks_for_the_surest_change_and_no_new_idea(tmp_path):
+    llm, model = proposer(fenced, tmp_path, concurrency=1)
+    archive = random_archive(1)
+    llm.propose(archive, 4, 4)  # of four
+    told = {r.sample: r.messages[0].text for r in model.requests}
+    assert all("This is the last round" in text for text in told.values())
+    names = [archive.best().name, fastest(archive).name, to_mend(archive).name, archive.best().name]
+    assert all(f"Your starting point is {name}:" in told[k] for k, name in enumerate(names))
+
+
+def test_parents_are_those_that_the_docstring_names(tmp_path):
+    def answer(request):
+        return fenced(request).replace(f"Idea of {request.label}.", "Steeper (from: r1_00, r9_99).")
+
+    llm, _ = proposer(answer, tmp_path)
+    archive = random_archive(1)
+    (one,) = llm.propose(archive, 3, 1)
+    assert one.parents == ("r1_00",) and "r1_00" in archive.by_name
 
 
 @pytest.mark.parametrize("together, counts", [(16, [4]), (2, [2, 2]), (1, [1, 1, 1, 1])])
@@ -165,7 +190,7 @@ def test_duplicate_is_repaired_with_what_there_is(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     archive = random_archive(0)
     one, two = llm.propose(archive, 5, 2)
-    llm.repair(archive, [(two, Fault("is the same", kind="duplicate", twin="r5_00"))])
+    llm.repair(archive, [(two, Fault("is the same as r5_00", kind="duplicate", twin="r5_00"))])
     told = model.requests[-1].messages[0].text
     assert told.startswith("A candidate of yours is the same as r5_00, so it is not trained:")
     assert "keep the idea" not in told and two.source.strip() in told

@@ -55,7 +55,7 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert archive.best().name == "r1_00"
     # parents, prompts, "best so far" and best.py follow
     assert EvolveProposer(["compute_reward"]).propose(archive, 4, 4)[0].parents[0] == "r1_00"
-    assert feedback(archive, 50_000).split("## The best so far\n")[1].startswith("r1_00")
+    assert feedback(archive, 50_000).split("## Candidates\n")[1].startswith("r1_00")
     assert best_so_far(archive).startswith(
         "best so far: r1_00, fitness 0.206\nexpected on new seeds is a fitness of 0.1"
     )

@@ -51,10 +51,11 @@ def test_reply_has_text_and_token_counts(llm, server):
     (body,) = server.bodies
     assert (body["model"], body["temperature"]) == ("m", 0.7) and body["max_tokens"] > 0
     system, user = ({"role": "system", "content": REQUEST.system}, {"role": "user", "content": "Make it run"})
+    cached = [{"type": "text", "text": REQUEST.system, "cache_control": {"type": "ephemeral"}}]
     if llm == "openai:m":
         assert body["path"] == "/v1/chat/completions" and body["messages"] == [system, user]
     else:
-        assert body["path"] == "/v1/messages" and body["messages"] == [user] and body["system"] == system["content"]
+        assert body["path"] == "/v1/messages" and body["messages"] == [user] and body["system"] == cached
 
 
 @both

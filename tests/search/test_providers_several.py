@@ -216,3 +216,9 @@ def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
     assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
     assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
+
+
+def test_broken_reply_to_several_samples_is_paid_once(tmp_path):
+    model = Model(4, faults=[ProviderError("cannot be read", malformed=True)])
+    replies = complete(model, samples(4), tmp_path / "t.jsonl", concurrency=1)
+    assert model.counts == [4, 1, 1, 1, 1] and all(reply.finish == STOP for reply in replies)

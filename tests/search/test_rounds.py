@@ -222,5 +222,5 @@ def test_untrained_policy_is_compared_but_is_neither_a_parent_nor_an_anchor(tmp_
     assert archive.order()[0] == "untrained" and archive.best().name in ("r1_00", "r2_00")
     write_archive(tmp_path / "archive.json", archive)
     assert read_archive(tmp_path / "archive.json").untrained == archive.untrained
-    assert "untrained (the policy before training): fitness 0.9" in feedback(archive, 10_000)
+    assert "untrained (the policy before training): 0.9" in feedback(archive, 10_000)
     assert "nothing has been learnt yet" in screen.best_so_far(archive)

@@ -44,7 +44,7 @@ def episode(name, steps):
 @EVERY
 @pytest.mark.parametrize(
     "check",
-    ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
+    ["fields", "fitness", "ends", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
 )
 def test_task_passes_all_checks(name, sim, device, check):
     words = [*overrides(name, sim, check == "fields"), *few_substeps(name, sim, device)]

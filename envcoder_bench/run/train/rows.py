@@ -11,6 +11,7 @@ from envcoder_bench.core.words import format_fitness
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
 from envcoder_bench.env.trajectories import Recorder, Trajectories
 from envcoder_bench.results.logs import RunLogs
+from envcoder_bench.results.metrics import counted_names
 from envcoder_bench.results.rows import FAILED, OK, RUNNING, Result
 from envcoder_bench.results.statistics import success_interval
 from envcoder_bench.run.fitness import fitness_bounds
@@ -20,7 +21,7 @@ from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.monitors import no_fitness
 from envcoder_bench.run.train.session import Session, make_trainer
-from envcoder_bench.tasks.base import HUMAN, UNTRAINED
+from envcoder_bench.tasks.base import HUMAN, UNTRAINED, Task
 
 PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
 
@@ -42,7 +43,7 @@ def trained(session: Session) -> list[Result]:
             fields.update(shaped_return=returns[g])
             fault = no_fitness(session.evaluation, session.episodes, g)
             if fault is None:
-                fields.update(scores(session.spec, session.episodes, g))
+                fields.update(scores(session.spec, session.episodes, g, session.evaluation.task))
                 if session.half_step is not None:
                     fields.update(half_step_fitness=session.half_step[g])
             else:  # a later evaluation may be without a fault
@@ -51,9 +52,10 @@ def trained(session: Session) -> list[Result]:
     return results
 
 
-def scores(spec: RunSpec, episodes: Episodes, group: int) -> dict[str, Any]:
-    """Return the fields of Result that a group's evaluation episodes give."""
+def scores(spec: RunSpec, episodes: Episodes, group: int, task: Task) -> dict[str, Any]:
+    """Return the fields of Result that a group's evaluation episodes of a task give."""
     fitness = episodes.fitness[group].double().tolist()
+    ended = [] if episodes.ended is None else episodes.ended[group].sum(dim=0).tolist()
     mean, low, high = success_interval(fitness, fitness_bounds(spec.task, spec.config))
     return {
         "fitness": mean,
@@ -61,6 +63,7 @@ def scores(spec: RunSpec, episodes: Episodes, group: int) -> dict[str, Any]:
         "fitness_ci_high": high,
         "episodes": len(fitness),
         "episode_length": float(episodes.length[group].double().mean()),
+        "ended": counted_names(dict(zip(task.ends(), ended))),
     }
 
 
@@ -112,7 +115,7 @@ def evaluate_untrained(
         if fault is not None:
             rows.append(Result(UNTRAINED, seed, FAILED, fault=fault))
             continue
-        row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
+        row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g, env.task))
         rows.append(row)
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
         logs.step_fitness.add(0, 0, UNTRAINED, seed, bin_ends(env.full_episode), step_means[g], env.task.dt)

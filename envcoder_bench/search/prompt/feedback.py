@@ -6,27 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from envcoder_bench.core.words import counted, cut
 from envcoder_bench.results.logs import Point
+from envcoder_bench.results.pairs import CANNOT_TELL
 from envcoder_bench.results.statistics import FitnessModel, half_width
-from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, compared, difference
+from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, difference
 from envcoder_bench.search.terms import effects_text
 from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 from envcoder_bench.tasks.base import UNTRAINED
 
-SECTIONS = (
-    "The baselines", "The best so far", "The best of the last round", "Others, the best first",
-    "Failed in the last round", "History",
-)  # fmt: skip
-BASELINES, BEST, LAST, OTHERS, FAILURES, HISTORY = range(len(SECTIONS))
+SECTIONS = ("Baselines", "Candidates", "Failed in the last round", "Other candidates")
+BASELINES, CANDIDATES, FAILURES, OTHERS = range(len(SECTIONS))
 MIN_LINES = 6  # a source is not cut to fewer
-FIRST_OTHERS = 3  # sources of other candidates that take precedence over the history
-POINTS = 10  # evaluations shown per candidate
+FULL = 4  # candidates that are shown with their source; others have a line
+POINTS = 4  # evaluations shown per candidate
 LINE_WIDTH = 160  # characters of a line of the history
 ERROR_WIDTH = 600  # characters of an error
 _FOR_USERS = re.compile(r" \(docs/[^)]*\)")  # a model cannot open pages
+_FROM = re.compile(r"\(?\bfrom: *([\w, ]+)\)?\.?")
 NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # other files whose lines an error may name
 
 
@@ -42,14 +43,14 @@ class Item:
     """
 
     section: int
-    position: int
+    position: float
     text: str
     cut: bool = False
 
 
 def feedback(archive: Archive, max_chars: int) -> str:
     """Describe all rounds so far in at most ``max_chars`` characters; the least useful items are left out."""
-    chosen: list[tuple[int, int, str]] = []  # section, position, text
+    chosen: list[tuple[int, float, str]] = []  # section, position, text
     begun: set[int] = set()
     left = max_chars + 2  # the last line has no line break, and the first title no empty line
     for item in _items(archive):
@@ -76,79 +77,155 @@ def _title(section: int) -> str:
 
 def _items(archive: Archive) -> list[Item]:
     """Return all items, the most useful first."""
-    # the best, the best of the last round, and what failed in it
-    ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
-    left_out = left_out_text(archive)
+    rounds, left_out = {attempt.round for attempt in archive.attempts}, left_out_text(archive)
     last = archive.of_round(max(rounds)) if rounds else []
-    included = ranked[:1]
     items = [Item(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
-    items += [Item(HISTORY, -1, left_out)] if left_out else []
-    items += _full(BEST, ranked[0], archive) if ranked else []
-    of_last = archive.ranked(last)
-    if of_last and of_last[0] is not ranked[0]:
-        included.append(of_last[0])
-        items += _full(LAST, of_last[0], archive)
+    items += [Item(OTHERS, -1, left_out)] if left_out else []
+    # with their source: the best, and those from which samples start
+    ranked = archive.ranked()
+    ranks = {attempt.name: k for k, attempt in enumerate(ranked)}
+    shown = shown_in_full(archive)
+    for attempt in shown:
+        position, source = 4 * ranks[attempt.name], source_block(attempt)
+        items.append(Item(CANDIDATES, position, block(attempt, archive)))
+        items.append(Item(CANDIDATES, position + 1, source, cut=attempt is ranked[0]))
+        effects = effects_text(attempt, archive)
+        items += [Item(CANDIDATES, position + 2, effects)] if effects else []
+    # what failed, and the file of one that training has stopped
     failed = [attempt for attempt in last if attempt.status != OK]
     items += [Item(FAILURES, position, failure(attempt)) for position, attempt in enumerate(failed)]
-
-    # sources of others; the file of a failure comes before the last of the first ones
-    others, ranks = _others(ranked, of_last, included), {a.name: k for k, a in enumerate(ranked)}
     stopped = next((a for a in failed if a.status == FAILED), None)
-    sources = [Item(OTHERS, 2 * ranks[a.name], f"{summary(a, archive)}\n{_block(a)}") for a in others]
     if stopped is not None:
-        sources.insert(FIRST_OTHERS - 1, Item(FAILURES, len(failed), f"The file of {stopped.name}:\n{_block(stopped)}"))
-    items += sources[:FIRST_OTHERS]
-    # then one line for every candidate, the newest round first, and the rest of the sources
+        items.append(Item(FAILURES, len(failed), f"The file of {stopped.name}:\n{source_block(stopped)}"))
+    # one line for every other candidate, the newest round first
     order = {attempt.name: position for position, attempt in enumerate(archive.attempts)}
     for number in sorted(rounds, reverse=True):
-        attempts = archive.of_round(number)
+        attempts = [a for a in archive.of_round(number) if a not in shown and a not in failed]
         measured = archive.ranked(attempts)
         unmeasured = [a for a in attempts if a not in measured]
-        items += [Item(HISTORY, order[a.name], history_line(a, archive)) for a in [*unmeasured, *reversed(measured)]]
-    items += sources[FIRST_OTHERS:]
-    return items + [Item(OTHERS, 2 * ranks[a.name] + 1, training_course(a)) for a in others if a.points]
+        items += [Item(OTHERS, order[a.name], history_line(a, archive)) for a in [*unmeasured, *reversed(measured)]]
+    return items
 
 
-def _full(section: int, attempt: Attempt, archive: Archive) -> list[Item]:
-    """Return an attempt with its source and its training; a long source of the best is cut."""
-    items = [Item(section, 0, summary(attempt, archive)), Item(section, 1, _block(attempt), cut=section == BEST)]
-    items += [Item(section, 2, training_course(attempt))] if attempt.points else []
-    effects = effects_text(attempt, archive)
-    return items + ([Item(section, 3, effects)] if effects else [])
+# which candidates a prompt is about
 
 
-def _others(ranked: Sequence[Attempt], of_last: Sequence[Attempt], included: Sequence[Attempt]) -> list[Attempt]:
-    """Return further attempts: the next best, the worst of the last round, then the others by rank."""
-    names = {attempt.name for attempt in included}
-    left = [attempt for attempt in ranked if attempt.name not in names]
-    worst = of_last[-1] if len(of_last) > 2 else None
-    if worst is not None and worst in left[2:]:
-        left.remove(worst)
-        left.insert(1, worst)
-    return left
+def shown_in_full(archive: Archive) -> list[Attempt]:
+    """Return the candidates that are shown with their source: where samples start, then the next best."""
+    ranked = archive.ranked()
+    first = [*ranked[:1], *filter(None, (fastest(archive), to_mend(archive)))]
+    return list({attempt.name: attempt for attempt in [*first, *ranked]}.values())[:FULL]
 
 
-def _block(attempt: Attempt) -> str:
+def fastest(archive: Archive) -> Attempt | None:
+    """Return the candidate whose fitness is highest on average over the evaluations of its training, but the best."""
+    others = [a for a in archive.ranked()[1:] if len(course_of(a.points)) > 1]
+    return max(others, key=lambda a: fmean(_finite([x.fitness for x in course_of(a.points)])), default=None)
+
+
+def to_mend(archive: Archive) -> Attempt | None:
+    """Return the candidate that has lost most: of the fitness that it had, or by episodes that ended early."""
+    taken = {a.name for a in (archive.best(), fastest(archive)) if a is not None}
+    others = [a for a in archive.ranked() if a.name not in taken and loss(a, archive) > 0.0]
+    return max(others, key=lambda a: loss(a, archive), default=None)
+
+
+def loss(attempt: Attempt, archive: Archive) -> float:
+    """Return how far the fitness is below what the policy, or the episodes that have not ended early, could do."""
+    points = course_of(attempt.points)
+    if attempt.fitness is None or not points:
+        return 0.0
+    lost = max(_finite([x.fitness for x in points])) - attempt.fitness
+    for course in attempt.courses:
+        if 0.0 < course.active[-1] < 1.0 and course.fitness:
+            lost = max(lost, fmean(course.fitness) * (1.0 / fmean(course.active) - 1.0))
+    return lost
+
+
+def _finite(values: Sequence[float]) -> list[float]:
+    return [x for x in values if math.isfinite(x)] or [-math.inf]
+
+
+# candidates in words
+
+
+def source_block(attempt: Attempt) -> str:
     return f"```python\n{attempt.source.strip()}\n```"
 
 
 def baselines_text(archive: Archive) -> str:
-    """Describe the fitness of each baseline, over all rounds and in each, and the comparison of attempts with them."""
+    """Describe the fitness of each baseline over all rounds, the course of its training, and what has been learnt."""
     lines, model = [], archive.model()
     for baseline in archive.references:
-        rounds = {number: archive.in_round(baseline, number) for number in sorted(archive.seeds)}
-        of_each = ", ".join(f"{rounded(x)} in round {number}" for number, x in rounds.items() if x is not None)
-        several = sum(x is not None for x in rounds.values()) > 1
-        fitness = measured(baseline, archive, model)
         explained = " (the policy before training)" if baseline.name == UNTRAINED else ""
-        lines.append(f"{baseline.name}{explained}: fitness {fitness}" + (f": {of_each}" if several else ""))
-    lines.append(
-        "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
-        " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"
-        f" seeds that both had, and ranked by their difference to {archive.reference}, corrected for the effect of"
-        " their seeds, which is estimated from the baselines and from all candidates that were trained again."
-    )
+        lines.append(f"{baseline.name}{explained}: {measured(baseline, archive, model)}")
+    best, untrained = archive.best(), archive.untrained
+    if best is not None and untrained is not None and (best.fitness or 0.0) <= (untrained.fitness or 0.0):
+        lines.append("Nothing has been learnt yet: no candidate is above the policy before training.")
     return "\n".join(lines)
+
+
+def block(attempt: Attempt, archive: Archive) -> str:
+    """Describe a candidate's fitness, its training and its episodes beside those of the baseline; see ``system.md``."""
+    lines = [summary(attempt, archive)]
+    reference = archive.baselines.get(archive.reference)
+    points, human = course_of(attempt.points), [] if reference is None else _same(reference.points, attempt)
+    if points:
+        lines += _training_lines(points, {x.iteration: x for x in course_of(human)}, archive.reference)
+    lines += _episode_lines(attempt, reference, archive)
+    return "\n".join(lines)
+
+
+def _same(values: Sequence[Any], attempt: Attempt) -> list[Any]:
+    """Return points or courses of the baseline with the seeds of an attempt."""
+    return [x for x in values if x.seed in attempt.by_seed]
+
+
+def _training_lines(points: Sequence[Point], baseline: Mapping[int, Point], name: str) -> list[str]:
+    last = points[-1].iteration if not baseline else max(baseline)
+    shown = _subsample(points, POINTS)
+    at = ", ".join(f"{100 * x.iteration / last:.0f}" for x in shown)
+    beside = [baseline.get(x.iteration) for x in shown]
+    versus = f" ({name} {_row([x.fitness if x else math.nan for x in beside])})" if any(beside) else ""
+    lengths = " ".join(rounded(x.episode_length) for x in shown)
+    lines = [f"at {at} % of training: fitness {_row([x.fitness for x in shown])}{versus}; steps {lengths}"]
+    # the terms of the reward, and their shares at the last point
+    names = [name for name in dict.fromkeys(name for x in shown for name in x.components) if name != TOTAL]
+    sizes = {name: abs(_mean_of(shown[-1], name)) for name in names}
+    total = math.fsum(x for x in sizes.values() if math.isfinite(x))
+    shares = {name: f" ({100 * size / total:.0f} %)" for name, size in sizes.items() if total and math.isfinite(size)}
+    terms = [f"{name} {_row([_mean_of(x, name) for x in shown], 2)}{shares.get(name, '')}" for name in names or [TOTAL]]
+    if any(x.components for x in shown):
+        lines.append(f"terms per step, with exploration noise: {', '.join(terms)}")
+    return lines
+
+
+def _mean_of(point: Point, name: str) -> float:
+    return point.components[name][0] if name in point.components else math.nan
+
+
+def _episode_lines(attempt: Attempt, reference: Attempt | None, archive: Archive) -> list[str]:
+    """Describe where in the episodes the fitness comes from, and why episodes end."""
+    lines = []
+    human = [] if reference is None else _same(reference.courses, attempt)
+    for title, courses in (("judged by tenths of the episode", attempt.courses), (archive.reference, human)):
+        if courses:
+            fitness, active = ([fmean(x) for x in zip(*(getattr(c, name) for c in courses))] for name in _COURSE)
+            running = " ".join(f"{100 * x:.0f}" for x in active) if min(active) < 0.995 else "100"
+            lines.append(f"{title}: {_row(fitness)}; still running {running} %")
+    if attempt.ended:
+        lines.append(f"ended early: {attempt.ended}, of {counted(archive.episodes * len(attempt.by_seed), 'episode')}")
+    return lines
+
+
+_COURSE = ("fitness", "active")
+
+
+def _row(values: Sequence[float], digits: int = 3) -> str:
+    """Return numbers as ``.36 1.2 -.05``; unknown ones are ``?``."""
+    texts = [f"{x:.{digits}g}" if abs(x) >= 10 or digits < 3 else f"{x:.2f}" for x in values]
+    short = {"nan": "?", "0.00": "0", "-0.00": "0", "1.00": "1"}
+    return " ".join(short.get(text, re.sub(r"^(-?)0\.", r"\1.", text)) for text in texts)
 
 
 def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:
@@ -191,60 +268,38 @@ def _first_lines(text: str, room: int) -> str:
 
 
 def summary(attempt: Attempt, archive: Archive) -> str:
-    """Describe an attempt's fitness, its difference to the baselines, episode length and parents."""
+    """Describe an attempt's fitness, whether it differs from the baseline, its parents, and what is odd about it."""
     model = archive.model()
-    fitness = f"{measured(attempt, archive, model)}{_compared(attempt, archive, model)}"
-    text = f"{attempt.name}, of round {attempt.round}: fitness {fitness}"
-    if attempt.episode_length is not None:
-        steps = rounded(attempt.episode_length)
-        text += f"; episodes of {steps} step{'' if steps == '1' else 's'}"
+    parents = f" from {', '.join(attempt.parents)}" if attempt.parents else ""
+    text = f"{attempt.name}{parents}: fitness {measured(attempt, archive, model)}{_compared(attempt, archive)}"
     if attempt.stopped_at:
         text += f"; stopped at iteration {attempt.stopped_at}, where it was too far behind the best to win"
-    if attempt.parents:
-        text += f"; made from {', '.join(attempt.parents)}"
-    return text
+    return text + (f"; hacked? {attempt.hacked}" if attempt.hacked else "")
 
 
 def measured(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
-    """Return ``0.52 ± 0.08 over 3 seeds`` or ``0.52 ± 0.01 over the episodes of 1 seed``."""
-    number, interval = rounded(attempt.fitness), archive.interval(attempt, model)
-    if attempt.fitness is None or not attempt.by_seed:
-        return number
+    """Return ``0.52 ± 0.08 over 3 seeds``, or ``0.52 (1 seed)``, whose interval says nothing of other seeds."""
+    number = rounded(attempt.fitness)
+    if attempt.fitness is None or len(attempt.by_seed) < 2:
+        return f"{number} (1 seed)" if attempt.by_seed else number
+    interval = archive.interval(attempt, model)
     half = "" if interval is None else f" ± {half_width(attempt.fitness, *interval):.2g}"
-    over = "over the episodes of" if half and len(attempt.by_seed) == 1 else "over"
-    return f"{number}{half} {over} {counted(len(attempt.by_seed), 'seed')}"
+    return f"{number}{half} over {counted(len(attempt.by_seed), 'seed')}"
 
 
-def _compared(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
-    comparisons = []
-    for name, baseline in archive.baselines.items():
-        gap = compared(attempt, baseline, model)
-        if gap is not None:
-            half = "" if math.isnan(gap.low) else f" ± {half_width(gap.mean, gap.low, gap.high):.2g}"
-            comparisons.append(f"{gap.mean:+.3g}{half} against {name}")
-    return f" ({', '.join(comparisons)})" if comparisons else ""
+def _compared(attempt: Attempt, archive: Archive) -> str:
+    """Return the difference to the baseline, as it is expected on new seeds if their spread is known, and a verdict."""
+    reference, merits = archive.baselines.get(archive.reference), archive.merits()
+    gap = None if reference is None else difference(attempt, reference)
+    if attempt.name in merits.names and merits.reference is not None and merits.has_spread:
+        pair = merits.pair(attempt.name, merits.reference)
+        luck = "cannot tell" if pair.verdict == CANNOT_TELL else f"{pair.verdict} beyond luck"
+        half = half_width(pair.mean, pair.low, pair.high)
+        return f"; on new seeds {pair.mean:+.2g} ± {half:.2g} against {pair.second}: {luck}"
+    return "" if gap is None else f"; {gap:+.3g} against {archive.reference}, on one seed: cannot tell"
 
 
-def training_course(attempt: Attempt) -> str:
-    """Return rows of fitness, episode length and each reward component at up to ten points of the training."""
-    points = _subsample(_over_seeds(attempt.points), POINTS)
-    names = list(dict.fromkeys(name for point in points for name in point.components))
-    rows = {
-        "iteration": [str(point.iteration) for point in points],
-        "fitness": [rounded(point.fitness) for point in points],
-        "episode length": [rounded(point.episode_length) for point in points],
-    }
-    for name in names:
-        for k, statistic in enumerate(("mean", "min", "max")):
-            rows[f"{name} {statistic}"] = [rounded(point.components.get(name, (math.nan,) * 3)[k]) for point in points]
-    head = (
-        "In the course of its training; only the last point has full episodes, the others may have the first steps"
-        " alone; reward components are per step, since the previous point:"
-    )
-    return "\n".join([head, *(f"{name}: {', '.join(values)}" for name, values in rows.items())])
-
-
-def _over_seeds(points: Sequence[Point]) -> list[Point]:
+def course_of(points: Sequence[Point]) -> list[Point]:
     """Join the points of each iteration: means over the seeds, minimum of minima and maximum of maxima."""
     by_iteration: dict[int, list[Point]] = {}
     for point in points:
@@ -261,10 +316,10 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
     return over_seeds
 
 
-def _subsample(points: list[Point], count: int) -> list[Point]:
+def _subsample(points: Sequence[Point], count: int) -> list[Point]:
     """Return at most ``count`` evenly spaced points, including the last."""
     if len(points) <= count:
-        return points
+        return [*points]
     return [points[round((k + 1) * len(points) / count) - 1] for k in range(count)]
 
 
@@ -302,8 +357,14 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
     return cut(f"{attempt.name}{parents}: {score}; {described(attempt.source)}", LINE_WIDTH)
 
 
+def parents(source: str) -> list[str]:
+    """Return the candidates that the first line of a docstring names as its origin: ``(from: r1_00, r1_03)``."""
+    named = _FROM.search(idea(source))
+    return [] if named is None else list(dict.fromkeys(re.findall(r"\w+", named[1])))
+
+
 def described(source: str) -> str:
-    return idea(source) or ("no docstring" if source else "no code")
+    return _FROM.sub("", idea(source)).strip() or ("no docstring" if source else "no code")
 
 
 def idea(source: str) -> str:

@@ -18,9 +18,20 @@ from envcoder_bench.core.words import counted
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
-from envcoder_bench.search.prompt.feedback import explain, feedback, history
+from envcoder_bench.search.prompt.feedback import explain, fastest, feedback, history, to_mend
 from envcoder_bench.shaping.contract import Fault
-from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SECTION_TYPES, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.kinds import (
+    ACTION_TYPES,
+    CRITIC_OBSERVATION,
+    DOF_TARGET,
+    GOAL,
+    INITIAL_STATE,
+    KINDS,
+    OBSERVATION,
+    SECTION_TYPES,
+    SHAPER_TYPES,
+    Kind,
+)
 from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
@@ -31,14 +42,21 @@ from mujoco_batches import torch_utils
 SYSTEM, TERMS, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
     "system.md", "terms.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
 )  # fmt: skip
-TEMPLATES = (*MAIN, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
+START_BEST, START_FASTEST, START_MEND, START_NEW, START_LAST = STARTS = (
+    "start/best.md", "start/fastest.md", "start/mend.md", "start/new.md", "start/last.md",
+)  # fmt: skip
+TEMPLATES = (*MAIN, *STARTS, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
 
 MIN_FEEDBACK = 2000  # characters that a prompt must leave for the feedback
 
 _HELPER = re.compile(r'^def ([a-z]\w*)\(([^)]*)\)( -> [^:]+)?:\n    """([^"\n]+)', re.MULTILINE)
 _NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not need, and aliases
     "to_torch", "get_axis_params", "unscale_np", "my_quat_rotate", "get_basis_vector", "normalise_quat_in_pose",
+    "scale_transform", "unscale_transform", "saturate",
 )  # fmt: skip
+_OF_ROTATIONS = re.compile(r"quat|euler|heading|exp_map|matrix|slerp|angle_axis|compute_rot|tf_|world_space")
+_ORIGIN = re.compile(r"\n\nSource: .*?\"\"\"", re.DOTALL)  # where a baseline's formulas are from
+_DRAWING = (OBSERVATION, CRITIC_OBSERVATION, INITIAL_STATE, GOAL)  # functions that usually draw random numbers
 
 
 class Prompts:
@@ -58,54 +76,70 @@ class Prompts:
         """
         self.system = system
         self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
-        fixed = max(len(self._question(Archive(), 1, 0)), len(self._next(rounds, "")))
+        starts = [self._start(template, "r99999_9999") for template in STARTS]
+        fixed = max(len(self._question(Archive(), 1, 0, 0)), len(self._next(rounds, "", max(starts, key=len))))
         self._room = max_chars - len(system) - fixed
         if self._room < MIN_FEEDBACK:
             least = max_chars - self._room + MIN_FEEDBACK
             share = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
             raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{share}")
         self.repair(Fault(""), "")  # raises now if a template is invalid
-        self.duplicate(Archive(), {}, "", "")
+        self.duplicate(Archive(), {}, Fault(""), "")
         self.missing(Archive(), 1, "", "")
 
-    def question(self, archive: Archive, round: int) -> str:
-        """Return the user's message for a round."""
-        return self._question(archive, round, self._room)
+    def question(self, archive: Archive, round: int, sample: int = 0) -> str:
+        """Return the user's message for a sample of a round; its end is the sample's starting point."""
+        return self._question(archive, round, sample, self._room)
 
-    def _question(self, archive: Archive, round: int, room: int) -> str:
-        return self._next(round, feedback(archive, room)) if archive.attempts else fill(self._templates, FIRST)
+    def _question(self, archive: Archive, round: int, sample: int, room: int) -> str:
+        if not archive.attempts:
+            return fill(self._templates, FIRST)
+        starts = self._starts(archive, round)
+        return self._next(round, feedback(archive, room), starts[sample % len(starts)])
 
-    def _next(self, round: int, text: str) -> str:
-        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text)
+    def _starts(self, archive: Archive, round: int) -> list[str]:
+        """Return the texts of the starting points of a round: samples take turns."""
+        best, fast, mend = archive.best(), fastest(archive), to_mend(archive)
+        known = {START_BEST: best, START_FASTEST: fast, START_MEND: mend}
+        if round >= self._rounds and best is not None:
+            return [self._start(START_LAST, a.name) for a in (best, fast, mend) if a is not None]
+        named = [self._start(template, a.name) for template, a in known.items() if a is not None]
+        return [*named, self._start(START_NEW, "")]
+
+    def _start(self, template: str, name: str) -> str:
+        return fill(self._templates, template, candidate=name).strip()
+
+    def _next(self, round: int, text: str, start: str) -> str:
+        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text, start=start)
 
     def repair(self, fault: Fault, source: str) -> str:
         """Return the user's message for the repair of a file; empty if it would be too long."""
         return self._if_short(fill(self._templates, REPAIR, error=explain(fault, source), source=source.strip()))
 
-    def duplicate(self, archive: Archive, others: Mapping[str, str], twin: str, source: str) -> str:
+    def duplicate(self, archive: Archive, others: Mapping[str, str], fault: Fault, source: str) -> str:
         """Return the user's message for a file that equals another; empty if it would be too long.
 
         Args:
             archive: the earlier rounds.
             others: sources of this round's other candidates by name.
-            twin: name of the equal candidate.
+            fault: names the equal candidate.
             source: the file.
         """
-        values = {"twin": twin, "source": source.strip()}
+        values = {"twin": fault.twin, "reason": fault.message, "source": source.strip()}
         room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **values))
         return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **values))
 
-    def missing(self, archive: Archive, round: int, error: str, reply: str) -> str:
+    def missing(self, archive: Archive, round: int, error: str, reply: str, sample: int = 0) -> str:
         """Return the user's message after a reply without a candidate; empty if it would be too long.
 
         Args:
-            archive, round: as in ``question``, which the message repeats.
+            archive, round, sample: as in ``question``, which the message repeats.
             error: what the reply lacks.
             reply: its beginning.
         """
         values = {"error": error, "reply": reply}
         room = self._room - len(fill(self._templates, MISSING, question="?", **values))
-        question = self._question(archive, round, room).strip()
+        question = self._question(archive, round, sample, room).strip()
         return self._if_short(fill(self._templates, MISSING, question=question, **values))
 
     def _if_short(self, text: str) -> str:
@@ -197,9 +231,8 @@ def system_prompt(
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = inlined(
-            spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")
-        ).strip()
+        source = inlined(spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")).strip()
+        baseline_values["baseline_source"] = _ORIGIN.sub('"""', source, count=1)
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise
@@ -218,20 +251,41 @@ def system_prompt(
         ),
         training=training(cfg, facts),
         state=facts.state_table(numbers, () if show_baseline else constants),
-        quaternions=facts.quaternions,
+        quaternions=f"Quaternions are {facts.quaternions}. " if has_rotations(facts) else "",
+        points=_points(cfg, facts),
         terms=f"\n{terms}" if spec.sections is not None else "",
         robot=facts.notes or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
-        helpers="\n".join(helper_lines()),
+        helpers="\n".join(helper_lines(has_rotations(facts), draws=bool({*names} & {*_DRAWING}))),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
         **baseline_values,
     )
 
 
-def helper_lines() -> list[str]:
-    """Return a line for each helper function with its signature and description."""
+def has_rotations(facts: TaskContract) -> bool:
+    """Return whether the state has a quaternion: one of its keys holds four numbers or the state of a body."""
+    shapes = [field.shape for field in facts.fields.values() if field.shape]
+    return any(shape[-1] in (4, 13) for shape in shapes) or any("quat" in key for key in facts.fields)
+
+
+def _points(cfg: RunConfig, facts: TaskContract) -> str:
+    """Return how the evaluations in the course of a training differ from the last one."""
+    steps = cfg.evaluation.point_steps
+    if steps is None or facts.fitness_reduction == "sum" or steps >= facts.max_episode_length - 1:
+        return ""
+    return f", but for the last one of the first {counted(steps, 'step')} of each episode alone"
+
+
+def helper_lines(rotations: bool = True, draws: bool = True) -> list[str]:
+    """Return a line for each helper function with its signature and description.
+
+    Args:
+        rotations: whether the state has quaternions, which many of them take.
+        draws: whether functions are asked for that usually draw random numbers.
+    """
     source = inspect.getsource(torch_utils)
     rows = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
+    rows = [row for row in rows if (rotations or not _OF_ROTATIONS.search(row[0])) and (draws or "rand" not in row[0])]
     return [
         f"- `{name}({' '.join(parameters.split())}){returned}`: {meaning.strip(' .')}"
         for name, parameters, returned, meaning in rows
@@ -281,6 +335,22 @@ def _listed(names: Sequence[str]) -> str:
 
 # robot and training in words; all numbers are from the run's config
 
+
+def _joint(name: str, facts: TaskContract, with_effort: bool) -> str:
+    effort = _effort(facts, name) if with_effort and name in facts.joint_facts else ""
+    return " ".join(filter(None, (name, facts.joint_facts.get(name)))) + (f", {effort}" if effort else "")
+
+
+def _effort(facts: TaskContract, name: str) -> str:
+    effort = facts.effort_limits[facts.joints.index(name)] if facts.effort_limits else math.inf
+    unit = "N" if facts.joint_facts[name].startswith("slides") else "N m"
+    return "passive" if not effort else "" if math.isinf(effort) else f"{effort:.3g} {unit} at most"
+
+
+def _level(facts: TaskContract) -> str:
+    return ", facing +x" if "root_states" in facts.default_state else ""
+
+
 BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
 
 
@@ -291,14 +361,20 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
         formula: its ``drive_formula``.
         control: the config's ``env.control``, the numbers of the formula.
     """
-    bodies = [f"{k} {name}" for k, name in enumerate(facts.bodies)]
-    lines = [f"- Joints, in the order of `dof_pos`: {', '.join(facts.joints)}."]
+    masses = [f" {mass:.3g} kg" if mass else "" for mass in facts.masses] or [""] * len(facts.bodies)
+    bodies = [f"{k} {name}{mass}" for k, (name, mass) in enumerate(zip(facts.bodies, masses))]
+    equal = len(facts.joints) > 1 and len(set(facts.effort_limits)) == 1
+    told = [_joint(name, facts, not equal) for name in facts.joints]
+    frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
+    each = f"; each {_effort(facts, *facts.joints[:1])}" if equal and facts.joint_facts else ""
+    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}{each}."]
+    lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
         f"- Bodies{', by their index in `contact_forces`' * ('contact_forces' in fields)}: {', '.join(bodies)}."
     )
     lines += [f"- Sensors: {', '.join(facts.sensors)}."] if facts.sensors else []
     lines += [f"- Sites: {', '.join(facts.sites)}."] if facts.sites else []
-    if facts.drives:
+    if facts.drives and DOF_TARGET not in facts.refusals:
         units = {"stiffness": "N m/rad", "damping": "N m s/rad"}
         gains = [f"{name} {shown(value)} {units[name]}" for name, value in facts.drives.items()]
         lines.append(f"- Its position drives: {', '.join(gains)}.")

@@ -144,6 +144,7 @@ class OpenAIChat(sdk.Model):
 
 _FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # limited to 4,096 output tokens
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+_CACHED = {"cache_control": {"type": "ephemeral"}}  # OpenAI caches the begin of a prompt without being asked
 
 
 class AnthropicMessages(sdk.Model):
@@ -168,7 +169,8 @@ class AnthropicMessages(sdk.Model):
             "model": self.model,
             "max_tokens": request.max_output_tokens or self.default_output_tokens,
             "messages": [{"role": m.role, "content": m.text} for m in request.messages],
-            **({"system": request.system} if request.system else {}),
+            # the part that all requests of a search begin with, which is then read from the provider's cache
+            **({"system": [{"type": "text", "text": request.system, **_CACHED}]} if request.system else {}),
             "extra_body": self.temperature(request.temperature),  # newer SDKs have no argument for it
         }
 

@@ -155,7 +155,9 @@ class _Asker:
                 self.on_request()
                 self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
                 left = left[len(replies) :]
-            except ProviderError:
+            except ProviderError as error:
+                if error.malformed:  # it is paid: fewer replies at a time would be paid again and again
+                    return
                 limit = count // 2  # their number may exceed a limit of the server
             finally:
                 self.budget.release(reserved)

@@ -212,6 +212,14 @@ class MjlabTask(Task):
         for block in self.blocks:
             block.attempt(block.events)
 
+    def ends(self) -> dict[str, Tensor]:
+        block = self.blocks[0]
+        names = [x.name for x in block.ends.terms if not block.dialect.get(x.cfg, "time_out", False)]
+        return {
+            name: torch.cat([each.termination_manager.get_term(name) for each in self.blocks])
+            for name in dict.fromkeys(names)
+        }
+
     def _note_unstable(self) -> None:
         data = self.world.sim.data
         finite = torch.isfinite(data.qpos[:]).all(dim=1) & torch.isfinite(data.qvel[:]).all(dim=1)

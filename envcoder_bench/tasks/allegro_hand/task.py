@@ -254,6 +254,10 @@ class AllegroHand(SimTask):
         successes.masked_fill_(mask, 0.0)
         targets.copy_(torch.where(mask.unsqueeze(1), self.sim.dof_pos, targets))
 
+    def ends(self) -> dict[str, Tensor]:
+        away = torch.norm(self.state["object_pos"] - self.state["goal_pos"], p=2, dim=-1)
+        return {"the cube has fallen": away >= self.constants["fall_dist"].item()}
+
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return self._reached(state).float()
 

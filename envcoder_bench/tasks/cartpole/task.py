@@ -49,6 +49,13 @@ class Cartpole(SimTask):
         self.reset_dist = self.constants["reset_dist"].item()
         self.default_state = {"dof_pos": torch.zeros_like(sim.dof_pos), "dof_vel": torch.zeros_like(sim.dof_vel)}
 
+    def ends(self) -> dict[str, Tensor]:
+        fallen = torch.abs(self.state["pole_angle"]) > math.pi / 2
+        return {"cart_pos at its range": self._off_range(), "pole below the horizontal": fallen}
+
+    def _off_range(self) -> Tensor:
+        return torch.abs(self.state["cart_pos"]) > self.reset_dist
+
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         # the cosine, so that a pole that is upright again after a whole turn counts as upright
         upright = torch.cos(state["pole_angle"]) >= math.cos(UPRIGHT)

@@ -16,6 +16,9 @@ class CartpoleSwingup(Cartpole):
         " range; 0 to 1"
     )
 
+    def ends(self) -> dict[str, Tensor]:
+        return {"cart_pos at its range": self._off_range()}
+
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         height = 0.5 + 0.5 * torch.cos(state["pole_angle"])
         return height * (torch.abs(state["cart_pos"]) <= self.reset_dist)
