@@ -129,8 +129,8 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
     return [text, verdict, "", *markdown(head, rows)]
 
 
-def lengths(records: list[Record]) -> list[str]:
-    runs = [x for x in analysis.trainings(records, "lengths") if x[-1]["complete"]]
+def quarters(records: list[Record]) -> list[str]:
+    runs = [x for x in analysis.trainings(records, "quarters") if x[-1]["complete"]]
     judged = [(points, length) for points in runs for length in analysis.judged_lengths(points)]
     rows = [
         [
@@ -185,4 +185,4 @@ def origins(runs: Sequence[list[Record]]) -> list[str]:
     return lines
 
 
-STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks, "lengths": lengths}
+STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks, "quarters": quarters}

@@ -199,6 +199,8 @@ def test_every_part_gives_a_table(where, tmp_path):
     assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
     rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
     assert script.main(["ranks", *small, *rank]) == 0
+    long = ["--iterations", "12", "--points", "12", "--candidates", "4", "--seeds", "1"]
+    assert script.main(["quarters", *where, *SMALL, *long]) == 0
     made = records.read(tmp_path / "study.jsonl")
     for part in study_tables.STUDIES.values():
         lines = part(made)
