@@ -69,7 +69,7 @@ $(VENV)-isaaclab/installed: $(VENV)/tested requirements-isaaclab.txt requirement
 BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco --no-emit-package mujoco-batches
 # without what Isaac Lab's own metadata requires: Isaac Sim's pins, and packages for cameras
-ISAACLAB := isaaclab==2.3.2.post1 rsl-rl-lib==3.0.1 prettytable wcwidth trimesh gitpython gitdb smmap
+ISAACLAB := isaaclab==2.3.2.post1 rsl-rl-lib==3.0.1 prettytable wcwidth trimesh gitpython gitdb smmap toml
 
 lock:
 	$(LOCK) pyproject.toml --extra video --output-file requirements.txt
@@ -90,7 +90,7 @@ lock:
 		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
 	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
 	mv requirements.new requirements-mjlab.txt
-	printf '%s\n' $(ISAACLAB) | $(LOCK) --no-deps --constraint requirements-mjlab.txt --output-file requirements-isaaclab.txt -
+	printf '%s\n' $(ISAACLAB) | $(LOCK) --no-deps --output-file requirements-isaaclab.txt -
 	echo isaaclab==2.2.0 | $(LOCK) --no-deps --output-file requirements-isaaclab-2.2.txt -
 
 demo: install

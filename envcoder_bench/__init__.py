@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from envcoder_bench.run.folder.policies import load_policy
     from envcoder_bench.run.hooks import Reporter, StopRequest
     from envcoder_bench.run.result import RunResult
+    from envcoder_bench.serve.evaluator import Evaluator
 
 __version__ = "0.2.0"
 __all__ = [
-    "Reporter", "RunResult", "StopRequest", "Stopped", "UserError", "check", "describe", "evaluate", "extend",
-    "load_policy", "make_env", "resume",
+    "Evaluator", "Reporter", "RunResult", "StopRequest", "Stopped", "UserError", "check", "describe", "evaluate",
+    "extend", "load_policy", "make_env", "resume",
 ]  # fmt: skip
 
 # a checkout is used with its own packages, also where those are not installed
@@ -37,6 +38,7 @@ import mujoco_batches  # noqa: E402, F401, before MuJoCo: where OpenGL is missin
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _WHERE = {
+    "Evaluator": "serve.evaluator",
     "Reporter": "run.hooks",
     "RunResult": "run.result",
     "StopRequest": "run.hooks",

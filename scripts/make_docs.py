@@ -82,8 +82,8 @@ CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
     "cfg/auto_shape.yaml": "A search: `auto-shape`",
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
-    "cfg/train/PPO.yaml": "PPO",
 }
+TRAINERS = {"cfg/train/PPO.yaml": "PPO, the default", "cfg/train/FlashSAC.yaml": "FlashSAC: `--trainer sac`"}
 MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings, GridSettings)}
 CONFIG_HEADER = f"""\
 # Config
@@ -92,8 +92,16 @@ CONFIG_HEADER = f"""\
 
 `key=value`, anywhere on a command line, overrides a key; keys within others are joined by dots
 (`evaluation.points=5`). An unknown key is an error that names near matches. Keys of a task, in `cfg/task/<Task>.yaml`,
-begin with `task.`, and those of PPO, in `cfg/train/<Task>PPO.yaml`, with `train.`: `task.env.episodeLength=300`,
-`train.params.config.gamma=0.98`.
+begin with `task.`, and those of the [trainer](train.md), in `cfg/train/<Task>PPO.yaml`, with `train.`:
+`task.env.episodeLength=300`, `train.params.config.gamma=0.98`.
+"""
+TRAIN_HEADER = f"""\
+# Train config
+
+{MARK.format("cfg/train/")}
+
+Keys of the trainers; they begin with `train.`. A task's own file, `cfg/train/<Task>PPO.yaml`, has what
+differs for PPO; FlashSAC's file takes its place ([learn off-policy](../off_policy.md)).
 """
 
 JSON_HEADER = f"""\
@@ -299,10 +307,10 @@ def config_rows(text: str, keys: Mapping[str, FieldInfo]) -> list[str]:
     return rows
 
 
-def config_page() -> str:
-    """Return the config reference."""
-    parts = [CONFIG_HEADER.rstrip()]
-    for file, title in CONFIGS.items():
+def config_page(header: str, files: Mapping[str, str]) -> str:
+    """Return a reference of the keys of config files, given with their titles."""
+    parts = [header.rstrip()]
+    for file, title in files.items():
         text = (ROOT / file).read_text(encoding="utf-8")
         body = re.sub(r"\A(?:#.*\n)+", "", text)  # what the file is
         body = re.sub(r"^defaults:\n(?:  .*\n)+", "", body, flags=re.MULTILINE)
@@ -347,11 +355,11 @@ def documents_page() -> str:
         head, _, attributes = definitions[name].get("description", "").partition("Attributes:")
         meaning = wrapped(" ".join(head.replace("``", "`").split()))
         keys = {key: value for key, value in definitions[name]["properties"].items() if key != "version"}
-        rows = [f"| `{key}` | {plain_type(value)} |" for key, value in keys.items()]
+        rows = wrapped(", ".join(f"`{key}` ({plain_type(value)})" for key, value in keys.items()))
         notes = re.sub(r"\n    (?=\S)", "\n- ", f"\n{attributes.strip(chr(10))}".replace("``", "`")).strip()
-        notes = "\n".join(wrapped(" ".join(note.split()), "  ") for note in re.split(r"\n(?=- )", notes) if note)
-        table = "\n".join(["| field | type |", "|---|---|", *rows])
-        parts.append("\n\n".join(filter(None, [f"## {name}", meaning, table, notes])))
+        lines = [" ".join(note.split()).removeprefix("- ") for note in re.split(r"\n(?=- )", notes) if note]
+        notes = "\n".join(wrapped(f"- {line}", "  ") for line in lines)
+        parts.append("\n\n".join(filter(None, [f"## {name}", meaning, f"{rows}.", notes])))
     return "\n\n".join(parts) + "\n"
 
 
@@ -361,7 +369,8 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "tasks.md"] = tasks_index()
     texts[DOCS / "reference" / "cli.md"] = cli_page()
     texts[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
-    texts[DOCS / "reference" / "config.md"] = config_page()
+    texts[DOCS / "reference" / "config.md"] = config_page(CONFIG_HEADER, CONFIGS)
+    texts[DOCS / "reference" / "train.md"] = config_page(TRAIN_HEADER, TRAINERS)
     texts[DOCS / "reference" / "json.md"] = documents_page()
     texts[DOCS / "reference" / "schema.json"] = json.dumps(documents.schema(), indent=1, ensure_ascii=False) + "\n"
     return texts

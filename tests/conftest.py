@@ -32,7 +32,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as & of a shell's scrip
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # as nohup leaves it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-sys.dont_write_bytecode = True  # a module that a test edits within a second, at equal size, would be read from it
 os.fsync = lambda file: None  # no test cuts the power: 6 ms for each of the fifty files that a run writes
 torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
@@ -41,7 +40,8 @@ with contextlib.suppress(ImportError):
 
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
-    "test_ray_pool.py", "test_auto_shape.py", "test_every_task.py", "test_triton_interpreted.py", "test_racing.py",
+    "test_ray_pool.py", "test_mcp_server.py", "test_auto_shape.py", "test_every_task.py",
+    "test_triton_interpreted.py", "test_racing.py",
     "test_isaacgym_tasks.py", "test_eval_policies.py", "test_ray_node.py", "test_unprivileged.py", "test_parallel.py",
     "test_ordinary.py", "test_attacks.py", "test_damaged_runs.py", "test_outside_tasks.py", "test_library.py",
     "test_evolve.py", "test_building.py", "test_three_ways.py", "test_parallel_race.py", "test_wheels.py",
@@ -77,9 +77,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection():
-    """Collect tests without garbage collection, and exempt what collection leaves from it: a million objects."""
+    """Collect tests without garbage collection, and exempt what collection leaves from it: a million objects.
+
+    Tests' files are compiled once for all processes and runs. Later nothing is: a module that a test edits within a
+    second, at equal size, would be read as it was.
+    """
     gc.disable()
     yield
+    sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -128,7 +128,8 @@ def test_flags_mean_what_they_mean_on_the_command_line(tmp_path):
 
 
 def test_check_and_describe_are_functions(tmp_path):
-    assert "pole_angle" in envcoder_bench.describe("Cartpole")
+    told = envcoder_bench.describe("Cartpole")
+    assert "pole_angle" in told and "cartpole/human.py" in told
     result = envcoder_bench.check("Cartpole", {"calm": compute_reward}, sim="mujoco_cpu", device="cpu", num_envs=6)
     assert result.passed and "calm" in str(result)
 

@@ -48,7 +48,7 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... fitness_bounds=0,1", "give one value, a list as fitness_bounds=[a,b], or a text"),
         ("... race.rungs=[5,3", "is a bracket or a quote missing?"),
         ("... --terms --sweep_points 3", "--sweep_points 3 is for --sweep, which is not given"),
-        ("... --trainer my_trainer.py", "there are ppo, a2c_continuous, or module:Class"),
+        ("... --trainer my_trainer.py", "there are ppo, sac, sac_small, a2c_continuous, "),
         ("... --candidates {empty}", "no candidates found in {empty}"),
         ("... --candidates {folder}/notes.txt", "notes.txt is not a candidate: a candidate is a .py file"),
         ("... --candidates {folder} --candidate_idx 0,7", "no candidate at position 7: there are 2 (0 a, 1 b)"),

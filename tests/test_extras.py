@@ -12,11 +12,13 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.policy_files import read_policy
 from envcoder_bench.report.wandb_log import check_wandb
 from envcoder_bench.run.workers.ray_cluster import import_ray
+from envcoder_bench.serve.server import make_server
 from envcoder_bench.video import render
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 EXTRAS = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 USERS = {
+    "mcp": lambda: make_server(None),
     "av": lambda: pytest.fail(render.missing.__wrapped__()),
     "onnx": lambda: read_policy("p", Path("policy.onnx")),
     "ray": import_ray,

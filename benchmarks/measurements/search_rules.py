@@ -4,6 +4,7 @@ The earlier rule trained the best so far again in each round, ranked by the pair
 seed of the median candidate, and had no validation. A rule's cost is its number of trainings, all of one length.
 """
 
+import json
 import math
 import statistics
 from argparse import Namespace
@@ -24,8 +25,10 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import Round
+from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.rounds import record_again, record_round
 from envcoder_bench.shaping.kinds import REWARD
+from envcoder_bench.shaping.source import reduced, without_script
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 from envcoder_bench.tasks.contract import task_contract
 
@@ -172,13 +175,22 @@ def _simulated(kind: str, rule: Rule, candidates: int, seeds: int, rng: np.rando
 # recorded candidates
 
 
+def recorded(transcript: Path) -> dict[str, str]:
+    """Return the rewards of the candidates in a transcript by name, of a repaired one the last."""
+    sources = {}
+    for line in transcript.read_text(encoding="utf-8").splitlines()[1:]:
+        record = json.loads(line)
+        code = extract_code(record["reply"]["text"])
+        text = reduced(without_script(code), [REWARD])[0] if code else ""
+        if text:
+            sources[record["label"].split()[0]] = text
+    return sources
+
+
 def recorded_searches(args: Namespace) -> Iterator[Record]:
     """Train recorded candidates with many seeds once, and search among them with seeds that are drawn of those."""
-    from envcoder_bench.run.inputs import read_candidates
-
     spec = make_spec(args)
-    sources = read_candidates(args.task, [Path(args.recorded)])
-    attempts = [Attempt(source.name, int(source.name[1]), source.source) for source in sources]
+    attempts = [Attempt(name, int(name[1]), text) for name, text in recorded(Path(args.recorded)).items()]
     about = {"kind": "recorded_searches", "task": args.task, "envs": args.envs, "iterations": args.iterations}
     result, (names,) = _train(args, spec.config, about, [attempts], seed=0, seeds=args.seeds)
     table: dict[tuple[str, int], float] = {

@@ -194,7 +194,8 @@ def add_training(group: Any) -> None:
     group.add_argument(
         "--trainer",
         metavar="NAME",
-        help="ppo (default), or module:Class for one of your own (examples/elegantrl_trainer.py)",
+        help="ppo (default), sac (FlashSAC, which learns off-policy), sac_small (the same with small networks, for a"
+        " CPU), or module:Class for one of your own (examples/elegantrl_trainer.py)",
     )
     add_key(group, "seeds", type=_seeds, metavar="K|auto")
     add_key(group, "seed", type=int)

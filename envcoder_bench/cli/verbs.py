@@ -325,6 +325,77 @@ def list_runs(words: list[str]) -> int:
     return 0
 
 
+# mcp
+
+
+_MCP = """\
+Serve the tools of an agent over the Model Context Protocol: rank candidates, with verdicts.
+
+examples:
+  # a campaign on one task, by stdio; the agent's client starts this command
+  COMMAND campaigns/cartpole --task CartpoleSwingup --minutes 120
+  # by HTTP on the loopback, with the token that is in campaigns/ant/token
+  COMMAND campaigns/ant num_envs_per_candidate=128 --task Ant --http 8765
+  # the page that tells an agent how to use the tools well
+  COMMAND --install-skill .claude/skills
+
+The folder keeps champion, candidates, seeds and budget: a server that is killed goes on where it was. Candidates run
+in a confined process. docs/agents.md has the tools.
+
+exit codes: 0 done; 2 bad input, a missing package, or a folder that another server has; 130 stopped by Ctrl-C.
+"""
+
+
+def mcp_parser() -> PlainParser:
+    parser = _parser("mcp", _MCP)
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="the folder of the campaign, new or not")
+    parser.add_argument("--task", help="the task (default: the agent chooses an installed one)")
+    parser.add_argument("--files", metavar="DIR", default=".", help="folder from which files are read (default: .)")
+    parser.add_argument(
+        "--minutes", type=count, metavar="M", default=60, help="of training, all jobs together (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--attempts",
+        type=count,
+        metavar="N",
+        default=18,
+        help="candidates over which verdicts are corrected, with one final evaluation (default: %(default)s)",
+    )
+    parser.add_argument("--http", type=count, metavar="PORT", help="serve HTTP on 127.0.0.1 (default: stdio)")
+    parser.add_argument("--install-skill", metavar="DIR", help="write envcoder-bench/SKILL.md into DIR, and end")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a key of cfg/ in all runs")
+    return parser
+
+
+def mcp(words: list[str]) -> int:
+    parser = mcp_parser()
+    rest, overrides = split_overrides(parser, words)
+    args = parser.parse_args(rest)
+    for word in args.overrides:
+        parser.error(f"'{word}' is neither a flag nor key=value")
+    from envcoder_bench.serve.campaign import State
+    from envcoder_bench.serve.server import install_skill, serve
+
+    if args.install_skill is not None:
+        skill = install_skill(Path(args.install_skill))
+        show(_written(files={"skill": skill}), lambda: f"{display_path(skill)}\n")
+        return 0
+    if args.json:
+        raise UserError("--json is for --install-skill: the server speaks its own protocol")
+    if args.folder is None:
+        raise UserError("no folder: give the folder of the campaign", advice="see --help")
+    if not (args.minutes and args.attempts):
+        raise UserError("--minutes and --attempts must be at least 1")
+    settings = State(args.task or "", overrides, 60.0 * args.minutes, args.attempts)
+    if settings.task:
+        from envcoder_bench.run.config import compose_config
+
+        with user_input():
+            compose_config(settings.task, overrides)  # raises for a task or a key that does not exist
+    serve(Path(args.folder).absolute(), Path(args.files), settings, args.http)
+    return 0
+
+
 # new-task
 
 
@@ -532,6 +603,65 @@ def write_report(words: list[str]) -> int:
     return 0
 
 
+# verify
+
+
+_VERIFY = """\
+Train a candidate of a run again, elsewhere and with fresh seeds, and say whether the run's result holds.
+
+examples:
+  # the best candidate, with ten fresh seeds, against the installed package's human baseline
+  COMMAND runs/Anymal_20260101-120000
+  # another candidate of a run with a fitness of your own, of which you have a copy
+  COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --seeds 5 --fitness my/speed.py
+
+It is for runs that somebody else made, an agent with a shell for example. The candidate's text is held against the hash
+of the run's beginning, baselines are those of the installed package, whose files are held against its record, and the
+training has a folder, a cache and an environment of its own. It executes the code of the candidate and of the task.
+
+exit codes: 0 equal, or cannot tell; 1 different, or a file was changed; 2 bad input, or the training fails.
+"""
+
+
+def verify_parser() -> PlainParser:
+    parser = _parser("verify", _VERIFY)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--candidate", metavar="NAME", help="a candidate (default: the best one)")
+    parser.add_argument("--seeds", type=count, metavar="N", default=10, help="fresh seeds (default: %(default)s)")
+    parser.add_argument("--fitness", metavar="FILE", help="your own copy of the run's --fitness file")
+    parser.add_argument("--output_dir", metavar="DIR", help="the new run (default: runs/verify_<task>_<time>)")
+    return parser
+
+
+def verify_run(words: list[str]) -> int:
+    args = verify_parser().parse_args(words)
+    if args.seeds < 2:
+        raise UserError("--seeds must be at least 2: one seed does not say how much seeds differ")
+    from envcoder_bench.core.words import number  # these import torch, which --help does not need
+    from envcoder_bench.results.pairs import sentence
+    from envcoder_bench.serve.documents import Verdict, Verified
+    from envcoder_bench.serve.verify import DIFFERENT, verify
+
+    fitness, output = (None if x is None else Path(x) for x in (args.fitness, args.output_dir))
+    done = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
+    values = {**vars(done), "versus_human": Verdict.of(done.versus_human)}
+
+    def text() -> str:
+        low, high = (number(x, 3, "+") for x in done.interval)
+        gap = f"difference {number(done.difference, 3, '+')} [{low}, {high}]"
+        both = f"fitness {number(done.fresh)} with fresh seeds, {number(done.recorded)} in the run"
+        lines = [
+            *(f"- {finding}" for finding in done.findings),
+            f"{done.candidate}: {done.verdict}: {both}; {gap}",
+            sentence(done.versus_human),
+            display_path(done.folder),
+        ]
+        return "\n".join(lines) + "\n"
+
+    show(lambda: Verified(**values), text)
+    return 1 if done.findings or done.verdict == DIFFERENT else 0
+
+
 VERBS = {
     "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
     "compare": Verb(
@@ -548,7 +678,11 @@ VERBS = {
         export,
     ),
     "list": Verb("list the runs in a folder, with task, date, best candidate and status", list_parser, list_runs),
+    "mcp": Verb("serve an agent: candidates in, verdicts out, over the Model Context Protocol", mcp_parser, mcp),
     "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
     "report": Verb("write the page of a run again, report.html", report_parser, write_report),
+    "verify": Verb(
+        "train a candidate of a run again, elsewhere and with fresh seeds, and compare", verify_parser, verify_run
+    ),
 }

@@ -21,13 +21,13 @@ class UserError(OneLine, Exception):
     """Bad input; the message says what was wrong, where, and what would be right.
 
     Attributes:
-        advice: what to do, which the text has after the message; empty if the message says it.
+        reason, advice: the text before the advice, and what to do; the latter is empty if the reason says it.
         file: the user's file that is wrong; None if it is not known.
     """
 
     def __init__(self, message: str, *, advice: str = "", file: Path | None = None) -> None:
         super().__init__(f"{message}; {advice}" if advice else message)
-        self.advice, self.file = advice, file
+        self.reason, self.advice, self.file = message, advice, file
 
     def __str__(self) -> str:
         return with_addresses(super().__str__())

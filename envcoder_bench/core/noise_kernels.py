@@ -79,9 +79,9 @@ def uniform_lanes(seeds: Tensor, step: int | Tensor, purpose: int, lanes: Tensor
 def _launched(
     kernel: wp.Kernel, kind: torch.dtype, seeds: Tensor, step: int | Tensor, purpose: int, lanes: Tensor, columns: int
 ) -> Tensor:
+    wp.init()  # a second call does nothing
     steps = wp.from_torch(step.reshape(1)) if isinstance(step, Tensor) else None
     counter = counter_offset(purpose) if isinstance(step, Tensor) else signed(step * STRIDE + counter_offset(purpose))
-    wp.init()  # a second call does nothing
     numbers = torch.empty(len(lanes), columns, dtype=kind, device=lanes.device)
     if numbers.numel():
         wp.launch(

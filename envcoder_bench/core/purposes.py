@@ -27,6 +27,8 @@ class Purpose(enum.IntEnum):
     FIRST_PROGRESS = 11  # the first episodes begin in the middle
     CRITIC_OBSERVATION = 12
     TERM_DRAW = 13
+    REPLAY_SAMPLE = 14
+    POLICY_SAMPLE = 15  # of a policy's actions while it learns off-policy
 
 
 STRIDE = 16  # distance of the counters of two steps

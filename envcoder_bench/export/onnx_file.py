@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.export.module import ACTIONS, COMMAND, OBS, ExportedPolicy
+from envcoder_bench.trainers.offpolicy.network import RMS_NORM_EPS
+from envcoder_bench.trainers.offpolicy.policy import Residual, RMSNorm, Scale
 from envcoder_bench.trainers.ppo.policy import Clip, Normalizer
 
 OPSET, IR_VERSION = 20, 9  # versions from 2023; opset 20 is the first with Gelu
@@ -92,6 +94,13 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(finite, name))
         return name
 
+    def axis(self, number: int) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.array([number], dtype=np.int64), name))
+        return name
+
     def rename(self, output: str, name: str) -> None:
         """Rename the output of the last node."""
         assert list(self.nodes[-1].output) == [output]
@@ -107,6 +116,17 @@ class _Graph:
             return self._clip(scaled, layer.limit)
         if isinstance(layer, Clip):
             return self._clip(x, layer.limit)
+        if isinstance(layer, Residual):
+            inner = x
+            for each in layer:
+                inner = self.layer(each, inner)
+            return self.add("Add", x, inner)
+        if isinstance(layer, RMSNorm):
+            squares = self.add("ReduceMean", self.add("Mul", x, x), self.axis(-1), keepdims=1)
+            root = self.add("Sqrt", self.add("Add", squares, self.constant(RMS_NORM_EPS)))
+            return self.add("Mul", self.add("Div", x, root), self.constant(layer.weight))
+        if isinstance(layer, Scale):
+            return self.add("Mul", x, self.constant(layer.factor))
         if isinstance(layer, nn.SiLU):
             return self.add("Mul", x, self.add("Sigmoid", x))
         if type(layer) not in _ACTIVATIONS:

@@ -5,7 +5,7 @@ The console, the page, ``RunResult.difference`` and ``envcoder-bench compare RUN
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -124,21 +124,43 @@ class Pairs:
         against = {first, second} - {HUMAN}
         family = self._human.get(against.pop(), self._all) if len(against) == 1 else self._all
         factor, corrected = family.of(difference.p)
-        return Pair(
-            first,
-            second,
-            sign * difference.mean,
-            low,
-            high,
-            difference.p,
-            corrected,
-            family.tests,
-            difference.seeds,
-            0 if corrected < LEVEL else seeds_needed(difference, difference.mean, family.next_level / factor),
-            _unknown(difference),
-            self._extends,
-            difference.unseen > 0 and abs(difference.mean) <= difference.unseen,
-        )
+        signed = replace(difference, mean=sign * difference.mean, low=low, high=high)
+        return _pair(first, second, signed, corrected, family.tests, family.next_level / factor, self._extends)
+
+
+def campaign_pair(model: FitnessModel, first: str, second: str, tests: int, looks: int = 1) -> Pair:
+    """Return a pair of a run that is one of many, whose other pairs are not known yet.
+
+    The p-value is multiplied by ``tests``, the number of pairs of all runs (Bonferroni). Deciding by the verdict errs
+    anywhere with a probability of at most 5 %.
+
+    Args:
+        looks: the number of this campaign among those that follow one another, see ``statistics.look_level``.
+    """
+    difference = model.difference(first, second)
+    p = min(1.0, tests * corrected([difference.p], looks)[0])
+    return _pair(first, second, difference, p, tests, look_level(looks) / tests, False)
+
+
+def _pair(
+    first: str, second: str, difference: Difference, corrected: float, tests: int, level: float, extends: bool
+) -> Pair:
+    """Return a pair; ``level`` is that of the test that more seeds would have."""
+    return Pair(
+        first,
+        second,
+        difference.mean,
+        difference.low,
+        difference.high,
+        difference.p,
+        corrected,
+        tests,
+        difference.seeds,
+        0 if corrected < LEVEL else seeds_needed(difference, difference.mean, level),
+        _unknown(difference),
+        extends,
+        difference.unseen > 0 and abs(difference.mean) <= difference.unseen,
+    )
 
 
 class _Family:
@@ -185,6 +207,21 @@ def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) ->
     unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
     enough = abs(effect) >= np.hypot(needed * difference.error / np.sqrt(times), unseen)
     return int(seeds[enough.argmax()]) if enough.any() else None
+
+
+def least_effect(difference: Difference, seeds: int, level: float = LEVEL) -> float:
+    """Return the least true effect that is told with this number of seeds; NaN if nothing is known of the spread.
+
+    Arguments as of ``seeds_needed``.
+    """
+    low, high = 0.0, abs(difference.mean) + 1e3 * (difference.error if difference.error > 0 else NAN)
+    if not (seeds_needed(difference, high, level) or MOST_SEEDS + 1) <= seeds:
+        return NAN
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = (seeds_needed(difference, middle, level) or MOST_SEEDS + 1) <= seeds
+        low, high = (low, middle) if enough else (middle, high)
+    return high
 
 
 def _unknown(difference: Difference) -> str:

@@ -20,7 +20,7 @@ from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.sim_task import covers
 from envcoder_bench.tasks.spec import Can, TaskSpec
-from envcoder_bench.trainers.registry import trainer_class
+from envcoder_bench.trainers.registry import CONFIGS, trainer_class
 
 BASE_TRAIN = "cfg/train/PPO.yaml"  # the base of every task's PPO config
 _MIXED = "params.config.mixed_precision"
@@ -71,14 +71,19 @@ def find_task(task: str | TaskSpec) -> TaskSpec:
         return find_spec(task) if isinstance(task, str) else task
 
 
-def train_defaults(spec: TaskSpec) -> Tree:
-    """Return the PPO config of a task: its file, merged into the one that all tasks share.
+def train_defaults(spec: TaskSpec, trainer: str = "") -> Tree:
+    """Return the train config of a task: its file, merged into the one that all tasks share.
 
     References to the task's YAML remain text.
+
+    Args:
+        trainer: an ``algo.name``; a trainer with a file of its own takes that instead of the task's.
 
     Raises ValueError if the file of an outside task is not valid YAML, or has an unknown key.
     """
     task_name = nested({"params.config.name": spec.name})
+    if trainer in CONFIGS and not _names_trainer(spec, trainer):
+        return merged(_with_parents(_shipped(CONFIGS[trainer]), "train"), task_name)
     if spec.train is None or not spec.digest:
         return merged(_with_parents(spec.train or _shipped("PPO"), "train"), task_name)
     tree: dict[str, Any] = dict(read_yaml(spec.train))
@@ -93,6 +98,15 @@ def train_defaults(spec: TaskSpec) -> Tree:
             hint = near_matches(key, keys)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
     return merged(base, tree)
+
+
+def _names_trainer(spec: TaskSpec, trainer: str) -> bool:
+    """Return whether a task's own train config is one for this trainer."""
+    if spec.train is None:
+        return False
+    tree = dict(read_yaml(spec.train))
+    parents = _parents(spec.train, tree.pop("defaults", ()), "train")
+    return select(merged(parents, tree), "params.algo.name") == trainer
 
 
 def _with_parents(path: Path, group: str) -> Settings:
@@ -166,7 +180,8 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
-    tree, shipped = _composed_files(spec)
+    names = [word.removeprefix(f"{_TRAINER}=").strip("'\"") for word in overrides if word.startswith(f"{_TRAINER}=")]
+    tree, shipped = _composed_files(spec, names[-1] if names else "")
     keys = dict.fromkeys(shipped)
     # the trainer first, because it has keys that are in no file
     overrides = sorted(overrides, key=lambda override: not override.startswith(f"{_TRAINER}="))
@@ -205,20 +220,20 @@ def _files(spec: TaskSpec) -> str:
     return f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
 
 
-def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
+def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, list[str]]:
     """Return the values of the files, and their keys. Raises UserError if those of an outside task are invalid."""
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
     state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
     with user_input():
-        tree = _composed(spec, state)
+        tree = _composed(spec, trainer, state)
     composed = OmegaConf.create(tree)
     OmegaConf.set_struct(composed, True)  # a mapping in an override adds no keys
     return composed, dotted_keys(tree)
 
 
 @functools.lru_cache(maxsize=16)
-def _composed(spec: TaskSpec, _state: tuple[Any, ...]) -> dict[str, Any]:
+def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> dict[str, Any]:
     """Return cfg/config.yaml with the task's YAML files; ``_state`` is that of the files."""
     tree = nested(read_leaves(project_folder("cfg") / Path(FILE).name))
     del tree["defaults"]  # they name the groups task and train, which --task chooses
@@ -227,4 +242,4 @@ def _composed(spec: TaskSpec, _state: tuple[Any, ...]) -> dict[str, Any]:
         node = merged(_parents(spec.config, task.pop("defaults", ()), "task"), task)
     else:
         node = _with_parents(_shipped(spec.name, "task"), "task")
-    return {**tree, "task": plain(node), "train": plain(train_defaults(spec))}
+    return {**tree, "task": plain(node), "train": plain(train_defaults(spec, trainer))}

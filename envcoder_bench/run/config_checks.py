@@ -1,7 +1,7 @@
 """Validation of a run's config before anything is written; messages name the key."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
@@ -17,10 +17,7 @@ from envcoder_bench.tasks.spec import Can, TaskSpec
 from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
-_MAPPINGS = (  # keys of cfg/train
-    "params", "params.algo", "params.config", "params.config.reward_shaper", "params.model", "params.network",
-    "params.network.mlp", "params.network.space", "params.network.space.continuous",
-)  # fmt: skip
+_MAPPINGS = ("params", "params.algo", "params.config")  # keys of cfg/train that every trainer needs
 _TASK_WHOLE: dict[str, int] = {
     "env.episodeLength": 2,
     "sim.substeps": 1,
@@ -143,13 +140,9 @@ def check_race(spec: RunSpec) -> None:
 
 def check_params(train: Any, num_envs: int) -> None:
     """Raise ValueError, naming the key, if ``train`` is not valid for groups of ``num_envs`` environments."""
-    for key in _MAPPINGS:
-        node = train
-        for part in key.split("."):
-            node = node.get(part) if isinstance(node, dict) else None
-        if not isinstance(node, dict):
-            raise ValueError(f"train.{key} must hold keys, got {node}")
+    _check_mappings(train, _MAPPINGS)
     params = train["params"]
+    _check_mappings(train, [f"params.{key}" for key in trainer_class(params).sections])
     batch: Any = params["config"].get("horizon_length")
     try:
         if type(batch) is int and batch * num_envs < 2:
@@ -160,6 +153,15 @@ def check_params(train: Any, num_envs: int) -> None:
     except (TypeError, LookupError, AttributeError, RuntimeError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise ValueError(f"train.params cannot be used: {type(error).__name__}: {reason}") from error
+
+
+def _check_mappings(train: Any, keys: Iterable[str]) -> None:
+    for key in keys:
+        node = train
+        for part in key.split("."):
+            node = node.get(part) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise ValueError(f"train.{key} must hold keys, got {node}")
 
 
 def share_out(num_envs: int, groups: int) -> int:

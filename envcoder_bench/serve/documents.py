@@ -351,6 +351,32 @@ class Written(Document):
     text: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verified(Document):
+    """``envcoder-bench verify``: a candidate of a run, trained again elsewhere with fresh seeds.
+
+    Attributes:
+        source_hash: SHA-256 of the candidate's text.
+        findings: files that are not what they were, or should be.
+        recorded, fresh: mean fitness in the run, and in the new one in ``folder``.
+        difference, interval: fresh minus recorded, with its 95 % interval.
+        verdict: equal, different or cannot tell.
+        versus_human: the candidate against human in the new run.
+    """
+
+    kind: Literal["verification"] = "verification"
+    candidate: str
+    source_hash: str
+    findings: Sequence[str]
+    recorded: float
+    fresh: float
+    difference: float
+    interval: tuple[float, float]
+    verdict: str
+    versus_human: Verdict
+    folder: Path
+
+
 DOCUMENTS: tuple[type[Document], ...] = (
     Error,
     Ranking,
@@ -363,6 +389,7 @@ DOCUMENTS: tuple[type[Document], ...] = (
     Runs,
     CheckedTask,
     Episodes,
+    Verified,
     Written,
 )
 

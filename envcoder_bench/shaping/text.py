@@ -101,6 +101,15 @@ def definitions(source: str) -> Definitions:
     return Definitions(names, whole)
 
 
+def code_of(source: str) -> str:
+    """Return what a text means to Python: without layout, comments and docstrings. Raises as ``scan.parse``."""
+    tree = parse.__wrapped__(source)  # a tree of its own, because it is changed
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
 def defined_types(source: str) -> list[str]:
     """Return the shaping functions of a file, with the names in it."""
     return list(definitions(source).names)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.loading import parse
+from envcoder_bench.shaping.text import code_of
 from envcoder_bench.tasks.base import UNTRAINED
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ def _measured_by(run: OpenedRun) -> str:
         parse(run.fitness.source, str(run.folder.fitness))
     except CandidateError as error:
         raise UserError(str(error)) from error
-    tree = ast.parse(run.fitness.source)  # a new tree, because that of ``parse`` must not be changed
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
-            del node.body[0]
-    return ast.dump(tree)
+    return code_of(run.fitness.source)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

@@ -6,10 +6,12 @@
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.shell import display_path
 from envcoder_bench.core.words import wrap
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
@@ -140,6 +142,8 @@ def render_task(facts: TaskFacts, width: int = 110) -> str:
         *(wrap(f"  {line}", width, then="    ") for line in facts.dicts),
         *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in facts.names.items()),
     ]
+    files = [f"  {name}: {display_path(Path(file))}" for name, file in facts.baselines.items()]
+    sections.append("\n".join(["files of the baselines, whose functions fill in those that a candidate lacks", *files]))
     if facts.notes:
         sections.append("\n".join(wrap(line, width, then="    ") for line in facts.notes.replace("`", "").splitlines()))
     return "\n\n".join(sections)

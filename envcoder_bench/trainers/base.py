@@ -50,6 +50,7 @@ class Trainer(ABC):
 
     horizon: int  # control steps per iteration
     wants_final_obs: bool = False  # whether ``record`` needs ``EnvStep.final_obs``
+    sections: Sequence[str] = ()  # keys of ``params`` besides config that must hold keys
     deterministic: bool = False  # whether, in deterministic runs on CUDA, a group's bits do not depend on other groups
 
     @abstractmethod

@@ -14,8 +14,12 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
 # a2c_continuous is rl_games' name for PPO with continuous actions
 TRAINERS = {
     "a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO",
+    "flash_sac": "envcoder_bench.trainers.offpolicy.trainer:GroupedSAC",
+    "flash_sac_small": "envcoder_bench.trainers.offpolicy.trainer:GroupedSAC",
 }
-SHORT = {"ppo": "a2c_continuous"}  # other names for --trainer
+SHORT = {"ppo": "a2c_continuous", "sac": "flash_sac", "sac_small": "flash_sac_small"}  # other names for --trainer
+# files of cfg/train that a trainer reads in place of a task's own, which is one for PPO
+CONFIGS = {"flash_sac": "FlashSAC", "flash_sac_small": "FlashSACSmall"}
 
 
 def full_name(trainer: str) -> str:

@@ -32,6 +32,7 @@ from envcoder_bench.shaping.text import definitions, describe_definitions
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
+from envcoder_bench.trainers.registry import CONFIGS
 from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, poster, render
@@ -43,6 +44,7 @@ DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True, seeds=True, posters=True)
 MOST_TIMES = 300  # most points of an episode's lines on the page
 _PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
+_SAC = ("env_steps_per_update", "batch_size", "learning_rate", "gamma", "n_step", "replay_buffer_size")
 # a message of the run itself: a candidate's text cannot begin a line of run.log
 _UNCOMPILED = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<file>.+?\.py):\d+: in (?P<function>\w+): (?P<why>.*):"
@@ -336,7 +338,8 @@ def _how(run: OpenedRun) -> dict[str, str]:
     if memory.get("waves"):
         how["waves"] = str(memory["waves"])
     settings: Any = select(cfg.train, "params.config", {})
-    how["PPO"] = ", ".join(f"{key} {settings[key]}" for key in _PPO if key in settings)
+    learner, keys = ("FlashSAC", _SAC) if select(cfg.train, "params.algo.name") in CONFIGS else ("PPO", _PPO)
+    how[learner] = ", ".join(f"{key} {settings[key]}" for key in keys if key in settings)
     how["run folder"] = run.folder.path.name
     return how
 

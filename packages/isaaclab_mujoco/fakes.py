@@ -1,7 +1,7 @@
 """Modules of Omniverse that do nothing, and know what was asked of them.
 
 Isaac Lab imports hundreds of names of ``omni``, ``carb``, ``pxr`` and ``isaacsim``, mostly for pictures, windows and
-USD. A name without effect on the physics is a ``Fake``: it can be called, subclassed, entered, iterated, is false
+USD. A name without effect on the physics is a ``Fake``. It can be called, subclassed, entered and iterated; it is false
 and empty, and has any attribute. A fake is never a number, because a quantity of the physics must not come from one.
 """
 
@@ -22,7 +22,7 @@ class FakeMeta(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = make(f"{cls.dotted}.{name}")
+        value = make(f"{cls.dotted}.{name}", Missing if issubclass(cls, Missing) else Fake)
         setattr(cls, name, value)
         return value
 
@@ -86,21 +86,35 @@ class Fake(metaclass=FakeMeta):
         return False
 
 
+class Missing(Fake):
+    """A name of a package that is not installed: it can be imported and subclassed, not called."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        package = type(self).__module__.partition(".")[0]
+        raise NotSupported(f"{type(self).dotted} was called, and {package} is not installed: install it")
+
+
 class FakeModule(ModuleType):
-    """A module whose names are made when they are asked for."""
+    """A module whose names are made when they are asked for.
+
+    Attributes:
+        base: the class from which they are derived.
+    """
+
+    base: type = Fake
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = make(f"{self.__name__}.{name}")
+        value = make(f"{self.__name__}.{name}", self.base)
         setattr(self, name, value)
         return value
 
 
-def make(dotted: str) -> Any:
+def make(dotted: str, base: type = Fake) -> Any:
     """Return a fake name."""
     module, _, name = dotted.rpartition(".")
-    return FakeMeta(name, (Fake,), {"dotted": dotted, "__module__": module, "__qualname__": name})
+    return FakeMeta(name, (base,), {"dotted": dotted, "__module__": module, "__qualname__": name})
 
 
 def refusing(what: str) -> Any:

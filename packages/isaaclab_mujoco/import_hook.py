@@ -8,22 +8,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from isaaclab_mujoco.fakes import FakeModule
+from isaaclab_mujoco.fakes import FakeModule, Missing
 
 OMNIVERSE = ("omni", "carb", "pxr", "isaacsim", "usdrt")
-# third-party packages that Isaac Lab imports for cameras, joysticks and datasets: fakes unless installed
-OPTIONAL = (
-    "hid",
-    "flatdict",
-    "torchvision",
-    "pyglet",
-    "h5py",
-    "einops",
-    "transformers",
-    "starlette",
-    "toml",
-    "imageio",
-)
+# packages that Isaac Lab imports for cameras, joysticks and datasets; they may be missing until one is called
+OPTIONAL = ("hid", "flatdict", "torchvision", "pyglet", "h5py", "einops", "transformers", "starlette", "imageio")
 # packages of Isaac Lab that are not needed
 UNUSED = ("isaaclab.ui", "isaaclab.sim.views", "isaaclab_contrib")
 OLD_NAMES = {  # Isaac Lab 1.x's
@@ -64,6 +53,8 @@ class Finder(MetaPathFinder, Loader):
         if new:
             return None
         module = FakeModule(spec.name)
+        if spec.name.partition(".")[0] in self._optional:
+            module.base = Missing
         module.__path__ = []
         return module
 

@@ -7,8 +7,6 @@ import torch
 
 from envcoder_bench.adapters.rsl_rl import RslRlVecEnv
 
-pytest.importorskip("tensordict")
-
 
 class Steps:
     """As much of a SingleCandidateEnv as the adapter uses: one environment is terminated, another truncated."""
@@ -27,6 +25,7 @@ class Steps:
 
 
 def test_time_outs_are_truncations_and_dones_are_both():
+    pytest.importorskip("tensordict")  # here, as its import takes seconds
     obs, rewards, dones, extras = RslRlVecEnv(Steps()).step(torch.full((3, 1), 0.5))
     assert dones.tolist() == [1, 1, 0] and dones.dtype == torch.int64
     assert extras["time_outs"].tolist() == [False, True, False]  # rsl_rl adds the value of the last state to these

@@ -11,8 +11,8 @@ from envcoder_bench.core.graph_capture import capturing, collection_paused
 from envcoder_bench.core.triton_import import Kernel
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.trainers.blocks import CapturedFunction
 from envcoder_bench.trainers.ppo import linear
-from envcoder_bench.trainers.ppo.trainer import CapturedFunction
 
 TWO = [pytest.mark.cuda, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, common
 
 
 def test_groups_are_contiguous_views_of_one_size():
@@ -29,3 +29,10 @@ def test_empty_layout_is_refused(groups, envs):
 def test_group_out_of_range_is_refused():
     with pytest.raises(IndexError):
         GroupLayout(2, 3).slice(2)
+
+
+def test_groups_at_different_iterations_have_nothing_in_common():
+    parts = [{"powers": torch.tensor([0.9, 0.99])}, {"powers": torch.tensor([0.9, 0.98])}]
+    assert common(parts[:1] * 2, "powers") is parts[0]["powers"]
+    with pytest.raises(ValueError, match="not at the same iteration"):
+        common(parts, "powers")

@@ -49,6 +49,16 @@ def test_state_of_unfinished_sums() -> None:
     assert own.last_return.tolist() == [pytest.approx((4.0 + 4.0 + 4.0) / 5), (8.5 + 12.5) / 2]
 
 
+def test_an_episode_that_terminates_at_the_time_limit_is_not_truncated() -> None:
+    stats = EpisodeStats(GroupLayout(1, 5), torch.device("cpu"))
+    terminal, unstable, cut = torch.eye(5)[[0, 1, 3]].bool()
+    progress = torch.tensor([7, 7, 7, 2, 2])
+    reward, *ends = stats.end_step(torch.ones(5), terminal, unstable, progress, cut, 7)
+    assert reward.tolist() == [1, 0, 1, 1, 1]
+    terminated, truncated, done = (x.nonzero().flatten().tolist() for x in ends)
+    assert (terminated, truncated, done) == ([0, 1], [2, 3], [0, 1, 2, 3])
+
+
 @compares_kernels
 @pytest.mark.parametrize("cuts", [False, True])
 def test_kernel_of_the_end_of_a_step_matches_torch(cuts: bool) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import Episodes, run_episodes, run_point
+from envcoder_bench.env.trajectories import Recorder
 
 FULL = 4  # control steps of an episode
 # the step, from 1, at which each environment of two groups ends its episode: by its terminal, or by unstable physics
@@ -113,3 +114,18 @@ def test_nothing_is_played_after_the_last_episode_has_ended(ends: list[int], mon
     env = Given("sum")
     episodes = play(env)
     assert env.played == max(ends) and episodes.step_means(FULL)[..., max(ends) :].eq(0.0).all()
+
+
+def test_recorded_states_stand_for_the_steps_of_their_episode() -> None:
+    x, device, task = torch.zeros(2), torch.device("cpu"), SimpleNamespace(refresh_state=lambda: None)
+    env: Any = SimpleNamespace(layout=GroupLayout(1, 2), views=[{"x": x}], full_episode=FULL, device=device, task=task)
+    recorder, active = Recorder(env, {0: "mine"}), torch.tensor([True, True])
+    for t in range(FULL):
+        x.fill_(t)
+        ended = torch.tensor([t == 1, False])
+        recorder.step(t, active, ended)
+        active = active & ~ended
+    recorded = recorder.result(torch.tensor([[0.25, 1.0]]))["mine"]
+    assert recorded.weight.sum(axis=0).tolist() == [1.0 + 1.0, FULL]  # that of an early end is a single step
+    assert recorded.state["x"][-1].tolist()[0] == 1.0 and recorded.weight[-1].tolist() == [1.0, 0.0]
+    assert recorded.fitness.tolist() == [0.25, 1.0]

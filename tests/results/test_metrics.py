@@ -53,6 +53,7 @@ def test_a_metric_is_added_in_one_place(tmp_path):
 def test_metrics_join_over_seeds():
     values = {"episodes": 8, "episode_length": 10.0, "shaped_return": 3.0, "env_steps": 100, "unstable_resets": 1,
               "training_episodes": 20, "contact_overflows": 2, "stopped_at": 4, "reason": "late",
+              "ended": "3 fell, 1 off",
               "half_step_fitness": 0.5, "expected": 0.4, "hacked": "fell"}  # fmt: skip
     assert set(values) == set(METRICS)
     other = {**values, "episode_length": 20.0, "shaped_return": math.inf, "reason": "", "stopped_at": 6}
@@ -70,6 +71,7 @@ def test_metrics_join_over_seeds():
         "contact_overflows": 4,
         "stopped_at": 6,
         "reason": "late",
+        "ended": "6 fell, 2 off",
         "half_step_fitness": 0.5,
         "hacked": "fell",
     }

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, POWER, WORSE, advice, run_pairs, seeds_needed, sentence
+from envcoder_bench.results.pairs import (
+    BETTER,
+    CANNOT_TELL,
+    POWER,
+    WORSE,
+    advice,
+    campaign_pair,
+    least_effect,
+    run_pairs,
+    seeds_needed,
+    sentence,
+)
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
 from envcoder_bench.results.statistics import Difference, FitnessModel, corrected
@@ -136,3 +147,22 @@ def test_sentences_have_interval_p_and_the_seeds_that_would_tell():
     raced = [Result("c", 0, "stopped", 0.2, episodes=64, stopped_at=7)]  # a race cannot be extended
     near = compared([row for row in rows_of(spread=0.1) if row.candidate != "c"] + raced)[0].of("a", "b")
     assert advice(near, "R").endswith(f": a new run with --seeds {near.seeds_needed}")
+
+
+@pytest.mark.parametrize("seeds", [3, 10, 200])
+def test_the_least_effect_is_what_so_many_seeds_tell(seeds):
+    model = fitness_model(rows_of())
+    difference = model.difference("a", "b")
+    least = least_effect(difference, seeds, 0.01)
+    assert seeds_needed(difference, 1.001 * least, 0.01) <= seeds < seeds_needed(difference, 0.98 * least, 0.01)
+    assert math.isnan(least_effect(Difference(0.1), seeds))
+
+
+def test_a_pair_of_a_campaign_is_corrected_for_all_its_tests():
+    model = fitness_model(rows_of())
+    alone, many, later = (campaign_pair(model, "a", "human", *x) for x in ((1,), (18,), (18, 2)))
+    assert many.corrected == pytest.approx(18 * alone.corrected) and later.corrected == pytest.approx(
+        5 * many.corrected
+    )
+    assert (alone.mean, alone.low, alone.p) == (many.mean, many.low, many.p) == (alone.mean, alone.low, later.p)
+    assert many.tests == 18 and not many.extends

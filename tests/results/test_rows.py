@@ -37,16 +37,16 @@ def test_results_file_has_expected_columns_and_bytes(tmp_path):
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
         "env_steps,unstable_resets,training_episodes,contact_overflows,stopped_at,reason,"
-        "half_step_fitness,expected,hacked,error,fault\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,3,40,7,0,,,,,,\n"
-        "human,1,running,0.333333333,,,0,,,1099511627776,0,0,0,0,,,,,,\n"
-        'nan,0,failed,,,,0,,,0,0,0,0,0,,,,,"a, ""b"".py:12: in compute_reward: returned NaN",'
+        "ended,half_step_fitness,expected,hacked,error,fault\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,3,40,7,0,,,,,,,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,0,0,0,0,,,,,,,\n"
+        'nan,0,failed,,,,0,,,0,0,0,0,0,,,,,,"a, ""b"".py:12: in compute_reward: returned NaN",'
         '"{""message"": ""returned NaN"", ""file"": ""a, \\""b\\"".py"", ""line"": 12, '
         '""function"": ""compute_reward"", ""kind"": ""not finite""}"\n'
-        "x,7,failed at load,,,,0,,,0,0,0,0,0,,,,,x.py:1: invalid syntax,"
+        "x,7,failed at load,,,,0,,,0,0,0,0,0,,,,,,x.py:1: invalid syntax,"
         '"{""message"": ""invalid syntax"", ""file"": ""x.py"", ""line"": 1}"\n'
-        "y,0,stopped,0.25,,,0,,,0,0,0,0,30,rank 9 of 9: 0.5 behind,,,,,\n"
-        "z,0,ok,0.5,,,0,,,0,0,0,0,0,,0.125,0.25,fitness fell,,\n"
+        "y,0,stopped,0.25,,,0,,,0,0,0,0,30,rank 9 of 9: 0.5 behind,,,,,,\n"
+        "z,0,ok,0.5,,,0,,,0,0,0,0,0,,,0.125,0.25,fitness fell,,\n"
     )
     write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()

@@ -1,6 +1,7 @@
 """A machine of a Ray cluster that fails: two nodes on this machine, with a worker each, of which one is killed."""
 
 import contextlib
+import importlib.util
 
 import psutil
 import pytest
@@ -18,8 +19,8 @@ from helpers import (
 
 from envcoder_bench.run.workers import ray_cluster
 
-pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+HAS_RAY = importlib.util.find_spec("ray") is not None  # its import takes a second
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_RAY, reason="pip install 'envcoder-bench[ray]': no ray")]
 
 WORDS = [
     *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", WAITING_ITERATIONS,

@@ -1,6 +1,7 @@
 """Workers as Ray processes: killed, crashed by a candidate, or orphaned by a killed head."""
 
 import contextlib
+import importlib.util
 import signal
 
 import psutil
@@ -24,8 +25,8 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.workers import ray_cluster
 from envcoder_bench.run.workers.devices import Devices
 
-pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+HAS_RAY = importlib.util.find_spec("ray") is not None  # its import takes a second
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_RAY, reason="pip install 'envcoder-bench[ray]': no ray")]
 
 WORDS = [
     *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", WAITING_ITERATIONS,

@@ -52,9 +52,9 @@ REPLIES = [
     *(cosine(0.1), MISSPELT, "I would rather not."),
     *(cosine(0.3), cosine(0.2)),  # r1_01, mended, and r1_02, which had no code
     *(cosine(0.1), NAN_LATER, cosine(0.5)),  # the first of them was there in the first round
-    cosine(0.4),  # r2_00, something else
-    *(WRONG_SHAPE, cosine(0.6), MISSPELT),
-    *(MISSPELT, cosine(0.7)),  # r3_00 fails again
+    cosine(0.8),  # r2_00, something else
+    *(WRONG_SHAPE, cosine(1.3), MISSPELT),
+    *(MISSPELT, cosine(2.1)),  # r3_00 fails again
 ]
 
 
@@ -126,7 +126,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert "# final evaluation: " in head
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
     names = ("human", "unshaped", "untrained", best.name)
-    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in "34"]
+    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in "67"]
     assert set(archive.untrained.by_seed) == {0, 1, 2} and "untrained" in (folder / "report.html").read_text()
 
 
@@ -155,7 +155,7 @@ def test_search_prints_its_rounds_repairs_and_best(served_search):
     printed = " ".join(served_search[2].split())  # lines are wrapped
     for words in (
         "round 3 of 3", "r1_01 repaired", "was: r1_01.py:5: in compute_reward: raised KeyError", "r3_00 failed",
-        "best so far: ", "against unshaped", "final evaluation: ", "tokens in and", "best.py", "this round took ",
+        "best so far: ", "validation: the best ", "final evaluation: ", "tokens in and", "best.py", "this round took ",
         " left at this pace",
     ):  # fmt: skip
         assert words in printed, words
@@ -222,7 +222,7 @@ def test_complete_search_is_shown_again(served_search, capsys):
 
 def test_budget_ends_the_search(tmp_path, capsys, server, trusted):
     server.input_tokens, server.output_tokens = 20_000, 500
-    server.script.extend(answer(cosine(0.1 * k)) for k in range(9))
+    server.script.extend(answer(cosine(0.1 * 1.5**k)) for k in range(9))
     fitness = tmp_path / "mine.py"
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
     fitness.write_text(text)

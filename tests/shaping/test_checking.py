@@ -9,7 +9,7 @@ from shaping_fakes import BASELINE, FakeTask, load, shaping
 
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, assemble
-from envcoder_bench.shaping.state import StateDict, bind
+from envcoder_bench.shaping.state import StateDict, bind, own_constants
 
 
 def fault(code, **kwargs):
@@ -494,3 +494,12 @@ def test_the_return_that_ran_is_named():
 )
 def test_tensors_without_their_numbers_are_faults_of_the_candidate(value, message):
     assert message in fault(f"def compute_reward(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")
+
+
+def test_each_group_has_constants_of_its_own():
+    constants = {"dt": torch.tensor(0.02), "feet": torch.tensor([1, 3])}
+    first, second = (own_constants(constants, torch.device("cpu")) for _ in range(2))
+    for key in constants:
+        first[key] += 1
+        assert torch.equal(second[key], constants[key]) and not torch.equal(first[key], constants[key])
+    assert constants["dt"].item() == pytest.approx(0.02) and constants["feet"].tolist() == [1, 3]

@@ -77,7 +77,7 @@ def test_short_trainer_names_are_resolved() -> None:
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("sac", "params.algo.name: sac is not a trainer; use a2c_continuous or module:Class"),
+        ("sac", "params.algo.name: sac is not a trainer; use a2c_continuous, flash_sac, flash_sac_small or"),
         (None, "params.algo.name: None is not a trainer"),
         ("nowhere:Trainer", "params.algo.name: nowhere:Trainer cannot be imported: No module named 'nowhere'"),
         ("math:Trainer", "params.algo.name: math:Trainer cannot be imported: .*Trainer"),

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, update_learning_rates
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.group_numbers import NUMBERS, group_numbers, join_hyperparameters, with_numbers
+from envcoder_bench.trainers.ppo.group_numbers import NUMBERS, group_numbers, join_hyperparameters
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout, generalized_advantages
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
+from envcoder_bench.trainers.sections import with_numbers
 
 OTHER = {
     "learning_rate": 2e-3, "kl_threshold": 2e-3, "gamma": 0.7, "tau": 0.5, "e_clip": 0.05, "entropy_coef": 0.2,

@@ -19,10 +19,11 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import padded_widths
+from envcoder_bench.trainers.blocks import cut_blocks, cut_equal_blocks
 from envcoder_bench.trainers.ppo import architecture, trainer
 from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.linear import product
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -438,7 +439,7 @@ def test_states_are_split_and_joined_across_blocks_of_any_size(
     """On CUDA a block has many groups, and a wave of other groups has other blocks."""
 
     def blocks_of(size: int) -> None:
-        monkeypatch.setattr("envcoder_bench.trainers.ppo.block.cut_blocks", lambda groups, _: cut_blocks(groups, size))
+        monkeypatch.setattr("envcoder_bench.trainers.blocks.cut_blocks", lambda groups, _: cut_blocks(groups, size))
 
     blocks_of(before)
     first = make_run(critics, list(range(8))).train(2)

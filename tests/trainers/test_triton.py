@@ -115,8 +115,8 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
 @pytest.mark.parametrize(
     "separate, padded, critic_dims, as_rsl_rl",
     [
-        (False, True, [], False), (True, False, [], False), (True, True, [4, 33, 2, 7], False),
-        (True, False, [4, 33, 2, 7], True), *sizes([(False, False, [], False), (True, True, [], True)], []),
+        (False, True, [], False), (True, True, [4, 33, 2, 7], False), (True, False, [4, 33, 2, 7], True),
+        *sizes([(True, False, [], False), (False, False, [], False), (True, True, [], True)], []),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(

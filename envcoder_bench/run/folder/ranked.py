@@ -15,7 +15,7 @@ from envcoder_bench.results.logs import Point, read_episodes, read_points
 from envcoder_bench.results.pairs import Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
+from envcoder_bench.results.statistics import UNBOUNDED, Evaluation, FitnessModel
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import seed_count
@@ -43,8 +43,13 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
 
 def compare_pairs(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], ranked: Sequence[Ranked]) -> Pairs:
     """Compare all pairs of a ranked run."""
-    model = fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
+    model = run_model(folder, cfg, rows)
     return run_pairs(model, ranked, looks_at(folder, cfg), last_quarter=ranks_held(folder, cfg, rows))
+
+
+def run_model(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> FitnessModel:
+    """Return what a run knows of its candidates whose training is complete."""
+    return fitness_model(rows, bounds_of(folder, cfg), final_evaluation(folder, cfg))
 
 
 def ranks_held(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> LastQuarter | None:

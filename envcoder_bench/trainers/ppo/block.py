@@ -1,6 +1,5 @@
 """A block of groups that learn together, and its slices of the environment's tensors."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,20 +132,3 @@ def draw_noise(blocks: Sequence[LearnerBlock], first_step: int, into: Mapping[No
             out = into[block.noise_key]
             step = torch.arange(first_step, first_step + out.shape[1], device=out.device).view(-1, 1, 1)
             out.copy_(noise.normal(block.seeds, step, Purpose.ACTION, out.shape[2], out.shape[3], out.device))
-
-
-def cut_blocks(num_groups: int, largest: int) -> list[slice]:
-    """Divide the groups into the fewest blocks of at most ``largest`` groups, of nearly equal size."""
-    count = -(-num_groups // largest)
-    bounds = [num_groups * i // count for i in range(count + 1)]
-    return [slice(*pair) for pair in itertools.pairwise(bounds)]
-
-
-def cut_equal_blocks(keys: Sequence[object], largest: int) -> list[slice]:
-    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal keys."""
-    slices: list[slice] = []
-    for _, run in itertools.groupby(range(len(keys)), key=lambda group: keys[group]):
-        groups = list(run)
-        parts = cut_blocks(len(groups), largest)
-        slices += [slice(groups[part.start], groups[part.stop - 1] + 1) for part in parts]
-    return slices

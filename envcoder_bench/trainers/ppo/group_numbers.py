@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.settings import merged, nested, plain, select
+from envcoder_bench.core.settings import select
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 Number = float | Tensor  # a number of all groups, or (K,) float64
@@ -32,11 +32,6 @@ def group_numbers(params: Mapping[str, Any]) -> dict[str, float | str]:
     if not config.get("truncate_grads", False):
         values["config.grad_norm"] = "only with truncate_grads True"
     return values
-
-
-def with_numbers(params: Mapping[str, Any], numbers: Mapping[str, float]) -> Mapping[str, Any]:
-    """Return ``params`` with other values, by their dotted keys."""
-    return plain(merged(params, nested(numbers))) if numbers else params
 
 
 def join_hyperparameters(groups: Sequence[Hyperparameters], device: torch.device) -> Hyperparameters:

@@ -8,10 +8,21 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.core.settings import Count, Expected, select, words_for
+from envcoder_bench.core.settings import Count, select
+from envcoder_bench.trainers.sections import (
+    Finite,
+    NotNan,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+    Switch,
+    check_section,
+    yaml_word,
+)
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
 SCHEDULES = ("adaptive", "linear", "identity", "None")
@@ -20,22 +31,10 @@ INITIALIZERS = (  # rl_games' names
     "glorot_uniform_initializer", "variance_scaling_initializer", "random_uniform_initializer", "kaiming_normal",
 )  # fmt: skip
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1), Expected("a number from 0 to 1")]
-NotNan = Annotated[float, Field(ge=-math.inf)]
-Switch = Annotated[bool, Expected("True or False")]
-
-
 DERIVED = "derived"  # marks a field that follows from several keys
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)  # rl_games' other keys have no effect here
-
-
-class RewardShaper(_Section):
+class RewardShaper(Section):
     """The numbers of rl_games' reward shaper."""
 
     scale_value: Finite = 1.0
@@ -44,7 +43,7 @@ class RewardShaper(_Section):
     max_val: NotNan = math.inf
 
 
-class ContinuousSpace(_Section):
+class ContinuousSpace(Section):
     """The numbers of the policy's distribution."""
 
     # keys that rl_games lacks: the greatest standard deviation, and whether Adam learns its logarithm (log) or the
@@ -213,12 +212,12 @@ def check_ranges(params: Mapping[str, Any]) -> None:
     if config.get("num_minibatches") is None:
         config.pop("num_minibatches", None)  # the number follows from the size
     # the sections, by their types
-    _check(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
+    check_section(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
     if config.get("truncate_grads") and config.get("grad_norm", 1.0) is None:
         raise ValueError("params.config.grad_norm: must be a number above 0 where truncate_grads is True, got null")
     rewards = config.get("reward_shaper")
-    _check(RewardShaper, rewards if isinstance(rewards, Mapping) else {}, "config.reward_shaper")
-    _check(ContinuousSpace, continuous, "network.space.continuous")
+    check_section(RewardShaper, rewards if isinstance(rewards, Mapping) else {}, "config.reward_shaper")
+    check_section(ContinuousSpace, continuous, "network.space.continuous")
     # the network's initializers and layers, which have no types
     for key, node in (
         ("mlp.initializer", network["mlp"].get("initializer")),
@@ -234,22 +233,8 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
             raise ValueError(
                 f"params.network.mlp.{key}: must be a list of whole numbers of at least 1, such as [256,128,64], got"
-                f" {_yaml(units)}"
+                f" {yaml_word(units)}"
             )
-
-
-def _check(section: type[_Section], values: Mapping[str, Any], section_key: str) -> None:
-    """Raise ValueError for the first wrong value, except absent ones; ``section_key`` is the section's key."""
-    try:
-        section.model_validate(dict(values))
-    except ValidationError as error:
-        for key in [str(fault["loc"][0]) for fault in error.errors() if fault["type"] != "missing"]:
-            expected = words_for(section.model_fields[key])
-            raise ValueError(f"params.{section_key}.{key}: must be {expected}, got {_yaml(values[key])}") from None
-
-
-def _yaml(value: object) -> str:
-    return "null" if value is None else str(value)
 
 
 # values that follow from several keys

@@ -17,7 +17,6 @@ from envcoder_bench.trainers.ppo.group_numbers import (
     join_hyperparameters,
     per_group,
     reward_shaper,
-    with_numbers,
 )
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
@@ -25,6 +24,7 @@ from envcoder_bench.trainers.ppo.network import CRITIC, StackedActorCritic
 from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd, ObservationInput
 from envcoder_bench.trainers.ppo.objective import differentiate, entropy, neglogp
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout, generalized_advantages, normalize_advantages
+from envcoder_bench.trainers.sections import with_numbers
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.common.tr_helpers import DefaultRewardsShaper

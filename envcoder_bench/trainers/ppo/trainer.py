@@ -9,20 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths, padded_widths, widest
+from envcoder_bench.trainers.blocks import CapturedFunction, cut_equal_blocks, prepare_worker
 from envcoder_bench.trainers.ppo import acting, hyperparameters
 from envcoder_bench.trainers.ppo.architecture import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.block import (
-    LearnerBlock,
-    cut_equal_blocks,
-    draw_noise,
-    new_noise,
-)
+from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.group_numbers import group_numbers
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -49,6 +44,9 @@ class GroupedPPO(Trainer):
         ValueError: the params have an unsupported feature; names key and remedy.
     """
 
+    sections = (
+        "config.reward_shaper", "model", "network", "network.mlp", "network.space", "network.space.continuous",
+    )  # fmt: skip
     deterministic = True
 
     def __init__(
@@ -85,7 +83,7 @@ class GroupedPPO(Trainer):
         self._noise = new_noise(self.blocks, self.horizon)
 
         # a CPU updates blocks in parallel
-        self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
+        self._threads = ThreadPoolExecutor(usable_cpus(), initializer=prepare_worker) if on_cpu else None
         self._buffers = threading.local()  # one buffer for updates per thread
 
         # captured graphs read fixed tensors: observations, and the step of the rollout
@@ -280,39 +278,6 @@ class GroupedPPO(Trainer):
         return {"learners": states, "epoch": common(parts, "epoch")}
 
 
-class CapturedFunction:
-    """A function that runs eagerly the first time, is captured in a CUDA graph the second, and is replayed afterwards.
-
-    An update has thousands of launches, which dominate its time.
-
-    It may read and write only tensors in fixed memory, must not wait for the device, and must perform the same
-    operations each time. Its result is overwritten by the next call. On a CPU it always runs eagerly.
-
-    Args:
-        function: a function without arguments.
-        device: the device on which it runs.
-        pool: ``torch.cuda.graph_pool_handle()``; graphs that never run concurrently can share one. None: never capture.
-    """
-
-    def __init__(self, function: Callable[[], Any], device: torch.device, pool: Any) -> None:
-        self._function, self._device, self._pool = function, device, pool
-        self._warm = False
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._result: Any = None
-
-    def __call__(self) -> Any:
-        if self._pool is None or not self._warm:
-            self._warm = True
-            return self._function()  # libraries create their handles and load kernels
-        if self._graph is None:
-            graph = torch.cuda.CUDAGraph()
-            with capturing(graph, self._device, self._pool):
-                self._result = self._function()
-            self._graph = graph  # after the capture: a failed one leaves nothing to replay
-        self._graph.replay()
-        return self._result
-
-
 def _cut_blocks(
     backend: Backend, widths: Sequence[Widths], params: Params, num_envs: int, device: torch.device
 ) -> list[slice]:
@@ -326,10 +291,3 @@ def _cut_blocks(
     obs_max, act_max, critic_max = greatest
     most = learner_bytes(obs_max, act_max, num_envs, params, device, critic_max).at_once(len(widths))
     return cut_equal_blocks(keys, most)
-
-
-def _prepare_worker() -> None:
-    """Configure a thread that updates learners."""
-    torch.set_num_threads(1)
-    # saturated units and idle weights give denormal numbers, which a CPU multiplies a hundred times slower
-    torch.set_flush_denormal(True)

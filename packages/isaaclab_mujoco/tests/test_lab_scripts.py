@@ -115,6 +115,8 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys):
     assert "--asset x: give NAME=FILE" in refused(tmp_path, monkeypatch, capsys, "--asset", "x", "s.py")
     (tmp_path / "s.py").write_text("from isaaclab.sim import NoSuchName")
     assert "another version of Isaac Lab" in refused(tmp_path, monkeypatch, capsys, "s.py")
+    (tmp_path / "s.py").write_text("import hid\nclass Mine(hid.device):\n    pass\nhid.device()")
+    assert "hid.device was called, and hid is not installed" in refused(tmp_path, monkeypatch, capsys, "s.py")
     (tmp_path / "assets.yaml").write_text("- a\n- b")
     assert "assets.yaml: it must have lines NAME: FILE" in refused(tmp_path, monkeypatch, capsys, "s.py")
 

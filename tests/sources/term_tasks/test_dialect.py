@@ -106,12 +106,13 @@ def test_a_candidates_term_that_raises_stops_its_group_alone():
             raise RuntimeError("no place")
         return env.place()
 
-    task = LineTask(N, [{}, {"rewards": {"bad": broken}}, {}])
-    alone = LineTask(N)
+    task = LineTask(N, [OTHERS[4], {"rewards": {"bad": broken}}, {}])
+    assert [list(block.groups) for block in task.blocks] == [[0], [1, 2]]
+    alone = {0: LineTask(N, [OTHERS[4]]), 2: LineTask(N)}
     for push in pushes(4):
-        results, expected = task.step(push), alone.step(push)
-        for group in (0, 2):
-            assert torch.equal(task.of_group(results, group)["reward"], expected["reward"])
+        results = task.step(push)
+        for group, own in alone.items():
+            assert torch.equal(task.of_group(results, group)["reward"], own.step(push)["reward"])
     assert list(task.faults) == [1] and str(task.faults[1]) == "the term 'bad' raised RuntimeError: no place"
 
 
@@ -121,6 +122,15 @@ def test_a_curriculum_sets_weights_of_its_own_groups():
     results = task.step(torch.zeros(N))
     first, second = (task.of_group(results, group)["terms"][:, 0] for group in range(2))
     assert torch.allclose(second, 9.0 * first) and first.any()
+
+
+def test_metrics_of_commands_begin_anew_with_an_episode():
+    task, begun = LineTask(N), 0
+    for push in pushes(40):
+        ends, changes = task.step(push)["ends"], task.blocks[0].command_manager["goal"].metrics["changes"]
+        assert (changes[ends] == 1).all()  # the command of the new episode
+        begun += int(ends.sum())
+    assert begun > 2 and changes.max() > 1
 
 
 def test_a_task_goes_on_bitwise_from_a_checkpoint():

@@ -105,3 +105,8 @@ def test_states_of_all_bodies_are_restored_and_sensors_read():
     gym.set_sim_rigid_body_states(scene.sim, first, gymapi.STATE_ALL)
     scene.refresh()
     assert torch.allclose(scene.root[:, 2], scene.tensor([2.0])) and scene.root[:, 7:].abs().max() == 0
+    first["pose"]["r"]["z"] = first["pose"]["r"]["w"] = math.sqrt(0.5)
+    first["vel"]["linear"]["y"] = 3.0
+    gym.set_sim_rigid_body_states(scene.sim, first, gymapi.STATE_POS)
+    scene.refresh()
+    assert torch.allclose(scene.root[:, 5:7], scene.tensor([0.5]).sqrt()) and scene.root[:, 7:].abs().max() == 0

@@ -434,6 +434,20 @@ def test_non_finite_state_resets_only_its_environment(tmp_path):
     assert scene.root[1, :3].tolist() == [0, 0, 5] and torch.equal(scene.root[0], scene.root[2])
 
 
+def test_the_solver_forgets_what_was_before_a_state_that_is_set(tmp_path, engine):
+    scene = Scene((load(tmp_path, ARM, fix_base_link=True), pose()), (ball(), pose(0, 0, 3)), num_envs=3)
+    if engine != "cpu":
+        return  # its solver is MuJoCo Warp's
+    warm_start, ids = scene.sim.engine._warmstart, torch.tensor([2], dtype=torch.int32)
+    for write, state in (
+        (gym.set_dof_state_tensor_indexed, scene.dof),
+        (gym.set_actor_root_state_tensor_indexed, scene.root),
+    ):
+        warm_start[...] = 1.0
+        write(scene.sim, state, ids, 1)
+        assert warm_start.any(axis=1).tolist() == [True, False, True]
+
+
 def test_environments_are_bitwise_independent(tmp_path):
     asset = load(tmp_path, ARM)
     few, many = Scene((asset, pose(0, 0, 1)), ground=True), Scene((asset, pose(0, 0, 1)), ground=True, num_envs=5)

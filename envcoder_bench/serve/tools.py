@@ -1,0 +1,333 @@
+"""The tools of an agent: what each does with the campaign, as data. The server makes short JSON of it."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.serve.campaign import DONE, QUEUED, RUNNING, Campaign, Job
+from envcoder_bench.serve.intake import copies, keep, read_files
+from envcoder_bench.serve.jobs import Runner, progress
+from envcoder_bench.serve.texts import fault_text
+from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.sources.registry import check_task_name, is_installed, task_names
+from envcoder_bench.tasks.base import HUMAN
+
+# torch is imported when a tool needs it, so that the server answers its client at once
+_NUMBERS = 12  # of a sweep
+MOST_WAIT = 50.0  # seconds: clients give up after a minute
+
+
+class Tools:
+    """The tools over a campaign.
+
+    Args:
+        root: the folder from which files are read.
+    """
+
+    def __init__(self, campaign: Campaign, root: Path) -> None:
+        self.campaign, self._root = campaign, root
+        self._alone = threading.RLock()  # of calls that simulate or read runs
+        self.runner = Runner(campaign, self._finish)
+
+    # what there is
+
+    def tasks(self) -> dict[str, Any]:
+        return {"tasks": task_names(), "task": self.campaign.state.task, **self._spent()}
+
+    def describe(self, task: str) -> dict[str, Any]:
+        name = self._task(task, chooses=False)
+        with self._working():
+            from envcoder_bench.tools.describe import render_task, task_facts
+
+            with user_input():
+                facts = task_facts(name, self.campaign.state.overrides)
+            file = self.campaign.folder / f"{name}.md"
+            write_atomic(file, f"{render_task(facts)}\n\n{self._prompt(name)}\n")
+        answer: dict[str, Any] = {
+            "task": facts.task,
+            "summary": facts.summary,
+            "fitness": facts.fitness,
+            "timing": facts.timing,
+        }
+        answer["functions"] = [function.name for function in facts.functions]
+        answer["state"] = [key.key for key in facts.state]
+        price = self._size(name, 1, 1, 0)
+        return {**answer, "price_of_a_policy": price, "baselines": facts.baselines, "more": str(file)}
+
+    def _prompt(self, task: str) -> str:
+        """Return what a search tells its model of a task: signs and physics of the state, robot, training, helpers."""
+        from envcoder_bench.run.fitness import fitness_meaning
+        from envcoder_bench.run.inputs import described
+        from envcoder_bench.search.launch import DESCRIPTION
+        from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
+
+        spec = described(task, self.campaign.state.overrides)
+        with user_input():
+            return system_prompt(load_templates(), spec, DESCRIPTION, fitness_meaning(spec), None, show_baseline=False)
+
+    def check(self, files: Sequence[str], sources: Mapping[str, str], task: str = "") -> dict[str, Any]:
+        texts, name = read_files(self._root, files, sources), self._task(task)
+        with self._working():
+            from envcoder_bench.tools.check import FAILED, check_candidates
+
+            faults = copies(self.campaign, texts, self._baselines(name))
+            left = {key: text for key, text in texts.items() if key not in faults}
+            rows = []
+            if left:
+                words = [*self.campaign.state.overrides, "untrusted=true"]
+                rows = [row for row in check_candidates(name, words, left).rows if not row.baseline]
+        answers: list[dict[str, Any]] = [
+            {"name": key, "ok": False, "error": fault_text(fault)} for key, fault in faults.items()
+        ]
+        for row in rows:
+            fault = row.fault
+            if row.status == FAILED or fault is not None:
+                answers.append({"name": row.name, "ok": False, "error": fault_text(fault or Fault("it fails"))})
+                continue
+            facts = {"defines": row.defines, "observation": row.obs_dim, "action": row.action_dim}
+            remarks = [str(note.without_folders()) for note in [*row.notes, *row.not_compiled]]
+            answers.append({"name": row.name, "ok": True, **facts, **({"remarks": remarks} if remarks else {})})
+        return {"ok": all(answer["ok"] for answer in answers), "files": answers}
+
+    def plan(
+        self, count: int, seeds: int = 3, iterations: int = 0, minutes: float = 0.0, task: str = ""
+    ) -> dict[str, Any]:
+        name = self._task(task)
+        with self._working():
+            from envcoder_bench.serve.answers import detectable
+
+            size = self._size(name, count, seeds, iterations, minutes)
+            least = detectable(self.campaign, seeds)
+        note = {"note": "before any ranking it is not known what can be told"} if least != least else {}
+        return {**size, "detects": least, **note, **self._spent()}
+
+    # jobs
+
+    def rank(
+        self,
+        files: Sequence[str],
+        sources: Mapping[str, str],
+        seeds: int = 3,
+        iterations: int = 0,
+        minutes: float = 0.0,
+        question: str = "",
+        task: str = "",
+    ) -> dict[str, Any]:
+        texts, name = read_files(self._root, files, sources), self._task(task)
+        with self._working():
+            faults = copies(self.campaign, texts, self._baselines(name))
+            if faults:
+                key, fault = next(iter(faults.items()))
+                raise UserError(f"{key} {fault.message}", advice=fault.remedy, file=Path(f"{key}.py"))
+            size = self._size(name, len(texts), seeds, iterations, minutes)
+            left = max(0.0, self.campaign.state.budget - self.campaign.used)
+            if size["seconds"] is not None and size["seconds"] > left:
+                advice = "take fewer seeds, candidates or iterations"
+                raise UserError(
+                    f"it would take {size['seconds']} s, and {left:.0f} s of the budget are left", advice=advice
+                )
+        return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
+
+    def terms(self, files: Sequence[str], sources: Mapping[str, str], seeds: int, iterations: int) -> dict[str, Any]:
+        return self._variants("terms", files, sources, seeds, iterations, [])
+
+    def sweep(
+        self,
+        files: Sequence[str],
+        sources: Mapping[str, str],
+        numbers: Mapping[str, Sequence[float]],
+        seeds: int,
+        iterations: int,
+    ) -> dict[str, Any]:
+        if not numbers:
+            raise UserError("no numbers", advice='give values by name, {"tilt": [0, 1, 4]}')
+        for name, values in numbers.items():
+            words = name.split(".")
+            if not all(word.isidentifier() for word in words) or "seed" in words or not 1 <= len(values) <= _NUMBERS:
+                raise UserError(
+                    f"{name[:60]!r} cannot be swept", advice=f"name a term or number, 1 to {_NUMBERS} values"
+                )
+        lines = [f"{name}={','.join(map(repr, values))}" for name, values in numbers.items()]
+        return self._variants("sweep", files, sources, seeds, iterations, lines)
+
+    def _variants(
+        self,
+        kind: Any,
+        files: Sequence[str],
+        sources: Mapping[str, str],
+        seeds: int,
+        iterations: int,
+        sweep: list[str],
+    ) -> dict[str, Any]:
+        texts, name = read_files(self._root, files, sources), self._task("")
+        if len(texts) != 1:
+            raise UserError(f"{kind} takes one candidate, got {len(texts)}")
+        with self._working():
+            faults = {key: x for key, x in copies(self.campaign, texts, {}).items() if x.twin == key}
+            if faults:
+                raise UserError(f"{next(iter(faults))}: another candidate has this name", advice="rename it")
+            size = self._size(name, 1, seeds, iterations)
+        return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
+
+    def final(self, seeds: int = 10) -> dict[str, Any]:
+        self._started()
+        with self._working():
+            size = self._size(self.campaign.state.task, 1, seeds, 0)
+        return self._add("final", {}, seeds, size["iterations"])
+
+    def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> dict[str, Any]:
+        """Queue a job, and keep its candidates; it cannot begin in between."""
+        with self.campaign.change():
+            job = self.campaign.add(kind, [*texts], seeds, iterations, **more)
+            keep(self.campaign, texts)
+        self.runner.wake()
+        return {"job": job.name, "iterations": iterations, **self._spent()}
+
+    def status(self, job: str = "", wait: float = 0.0) -> dict[str, Any]:
+        chosen = [self.campaign.job(job)] if job else self.campaign.state.jobs[-8:]
+        until = time.monotonic() + min(max(wait, 0.0), MOST_WAIT)
+        while time.monotonic() < until and any(each.status in (QUEUED, RUNNING) for each in chosen):
+            time.sleep(0.1)
+        return {
+            "jobs": [self._status(each) for each in chosen],
+            "champion": self.campaign.state.champion,
+            **self._spent(),
+        }
+
+    def _status(self, job: Job) -> dict[str, Any]:
+        facts = {"job": job.name, "kind": job.kind, "status": job.status, "seconds": round(job.seconds)}
+        if job.status == RUNNING:
+            event = progress(self.campaign, job)
+            facts.update({key: event[key] for key in ("done", "total", "seconds_left", "best") if key in event})
+        if job.status == QUEUED:
+            facts["before_it"] = sum(each.status in (QUEUED, RUNNING) for each in self.campaign.state.jobs) - 1
+        return {**facts, **({"error": job.error} if job.error else {})}
+
+    def result(self, job: str) -> dict[str, Any]:
+        done = self._done(job)
+        return json.loads((self.campaign.home(done) / "result.json").read_bytes()) | self._spent()
+
+    def explain(self, job: str, candidate: str, versus: str = HUMAN) -> dict[str, Any]:
+        done = self._done(job)
+        with self._working():
+            from envcoder_bench.serve.answers import explained
+
+            return explained(self.campaign, done, candidate, versus)
+
+    def policy(self, job: str, candidate: str) -> dict[str, Any]:
+        done = self._done(job)
+        run = self.campaign.run(done)
+        with self._working():
+            from envcoder_bench.run.folder.policies import open_run
+
+            open_run(run).source(candidate)  # raises UserError for a name that the run does not have
+        words = ["export", str(run), "--candidate", candidate, "--json"]
+        process = subprocess.run(
+            [sys.executable, "-m", "envcoder_bench", *words], capture_output=True, text=True, check=False, timeout=600
+        )
+        document = json.loads(process.stdout)
+        if document["kind"] == "error":
+            raise UserError(document["message"])
+        videos = sorted(map(str, (run / "videos").glob("*.mp4")))
+        return {"candidate": candidate, "files": document["files"], "videos": videos}
+
+    # what they share
+
+    @contextmanager
+    def _working(self):
+        """Let one call at a time simulate or read runs."""
+        with self._alone:
+            yield
+
+    def _finish(self, job: Job) -> None:
+        """Judge a job whose run is complete: keep or replace the champion, and write the answer."""
+        with self._alone:
+            from envcoder_bench.serve.answers import best_of, effects_answer, opened, policies_of, ranked_answer
+
+            job.policies = policies_of(self.campaign, job)
+            best = best_of(self.campaign, job, opened(self.campaign, job)[1]) if job.kind == "rank" else job.champion
+            with self.campaign.change() as state:
+                if best != job.champion:
+                    state.champion, state.champion_job = best, job.name
+            answer = (ranked_answer if job.kind in ("rank", "final") else effects_answer)(self.campaign, job)
+            text = json.dumps(_without_nan(answer), ensure_ascii=False, allow_nan=False)
+            write_atomic(self.campaign.home(job) / "result.json", text)
+
+    def _done(self, name: str) -> Job:
+        job = self.campaign.job(name)
+        if job.status == DONE:
+            return job
+        if job.error:
+            raise UserError(f"{name} failed: {job.error.get('message', '')}", advice=job.error.get("advice", ""))
+        raise UserError(f"{name} is {job.status}", advice="ask for its status until it is done")
+
+    def _task(self, task: str, chooses: bool = True) -> str:
+        """Return the task, which the first call that hands in candidates chooses for the campaign."""
+        chosen = self.campaign.state.task
+        if chosen and (not task or task == chosen):
+            return chosen
+        if not task:
+            raise UserError("no task", advice="give one of those that the tool tasks lists")
+        if chosen:
+            raise UserError(f"this campaign is of {chosen}", advice=f"give {chosen}, or leave it out")
+        if not is_installed(task):  # a folder or a module is code, which only the user may choose
+            with user_input():
+                check_task_name(task)
+            raise UserError(f"{task[:60]} is not an installed task", advice="let the user start the server with --task")
+        if chooses:
+            with self.campaign.change() as state:
+                state.task = task
+        return task
+
+    def _started(self) -> None:
+        if not self.campaign.state.task:
+            raise UserError("nothing was ranked yet")
+
+    def _baselines(self, task: str) -> dict[str, str]:
+        from envcoder_bench.run.config import compose_config, find_task
+        from envcoder_bench.run.prepare.run_files import baseline_sources
+
+        spec = find_task(task)
+        cfg = compose_config(spec, self.campaign.state.overrides)
+        return {source.name: source.source for source in baseline_sources(spec, cfg.task)}
+
+    def _size(self, task: str, count: int, seeds: int, iterations: int, minutes: float = 0.0) -> dict[str, Any]:
+        """Return policies, iterations, env-steps and seconds of a job. Raises UserError if they make no sense."""
+        from envcoder_bench.run.config import compose_config
+
+        if iterations < 0 or not 0 <= minutes < 1e5 or count < 1 or seeds < 1:
+            raise UserError("count, seeds, iterations and minutes must be positive")
+        cfg = compose_config(task, self.campaign.state.overrides)
+        champion = self.campaign.state.champion != HUMAN
+        policies = (count + champion + 2) * seeds
+        rate = self.campaign.rate
+        if minutes and not iterations:
+            if rate is None:
+                raise UserError("the speed is not known before the first job", advice="give iterations instead")
+            iterations = max(1, int(60.0 * minutes * rate / policies))
+        iterations = iterations or cfg.learning_iterations
+        horizon = int(cfg.params["config"].get("horizon_length", 1))
+        steps = policies * iterations * horizon * cfg.num_envs_per_candidate
+        seconds = None if rate is None else round(policies * iterations / rate)
+        return {"policies": policies, "iterations": iterations, "env_steps": steps, "seconds": seconds}
+
+    def _spent(self) -> dict[str, Any]:
+        left = max(0.0, self.campaign.state.budget - self.campaign.used)
+        budget = {"used_s": round(self.campaign.used), "left_s": round(left)}
+        return {"budget": budget, "ledger": self.campaign.ledger}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and value != value else value

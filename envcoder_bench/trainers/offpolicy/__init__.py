@@ -1,0 +1,1 @@
+"""Grouped FlashSAC: an off-policy learner for each group."""

@@ -1,0 +1,242 @@
+"""The server of ``envcoder-bench mcp``, as a client sees it: tools, errors of the protocol, HTTP, and a kill."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import campaigns
+import pytest
+
+from envcoder_bench.__main__ import main
+from envcoder_bench.cli.verbs import VERBS
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.serve import server
+from envcoder_bench.serve.campaign import Campaign, State
+from envcoder_bench.serve.texts import LIMIT
+
+pytest.importorskip("mcp", reason="pip install 'envcoder-bench[mcp]': no mcp")
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+TOOLS = [
+    *("tasks", "describe", "check", "plan", "rank", "status", "result", "explain", "terms", "sweep", "policy", "final"),
+]
+SWINGUP = "CartpoleSwingup"
+SMALL = ["num_envs_per_candidate=8", "evaluation.final_episodes=4", "evaluation.points=1"]
+
+
+class Agent:
+    """A scripted client, which counts what it gets."""
+
+    def __init__(self, client):
+        self._client, self.characters = client, 0
+
+    async def __call__(self, tool, **arguments):
+        answer = await self._client.call_tool(tool, arguments)
+        (content,) = answer.content
+        self.characters += len(content.text)
+        assert len(content.text.encode()) <= LIMIT
+        return content.text if answer.is_error else json.loads(content.text)
+
+
+def talk(tools, script):
+    """Let a client in this process talk to the server."""
+
+    async def run():
+        async with Client(server.make_server(tools)) as client:
+            return await script(Agent(client))
+
+    return anyio.run(run)
+
+
+def test_the_tools_are_listed_with_few_words(tmp_path):
+    async def run():
+        async with Client(server.make_server(campaigns.tools_in(tmp_path / "a"))) as client:
+            return (await client.list_tools()).tools
+
+    tools = anyio.run(run)
+    assert [tool.name for tool in tools] == TOOLS
+    assert all(tool.description for tool in tools)
+    assert len(json.dumps([tool.model_dump(mode="json", exclude_none=True) for tool in tools])) < 7000
+
+
+def test_a_hostile_client_gets_errors(tmp_path):
+    (tmp_path / "secret.py").write_text("secret = 1\n")
+    tools = campaigns.tools_in(tmp_path / "work")
+    before = (tools.campaign.folder / "campaign.json").read_text()
+
+    async def script(agent):
+        return [
+            await agent("rank", sources={"big": "#" * 10_000_000}),
+            await agent("rank", files=["../secret.py"]),
+            await agent("rank", sources={"../../x": "y = 1"}),
+            await agent("rank", sources={"a": "y = 1"}, seeds="many"),
+            await agent("rank", sources={"a": "y = 1"}, minutes=float(10**6)),
+            await agent("rank", sources={"a": "y = 1"}, task="Ant"),
+            await agent("result", job="j9"),
+            await agent("status", job="../campaign"),
+            await agent("explain", job="j1", candidate="../x"),
+            await agent("nothing"),
+            await agent("sweep", sources={"a": "y = 1"}, numbers={"--output_dir=/tmp/x a": [1]}),
+        ]
+
+    errors = talk(tools, script)
+    assert all(isinstance(error, str) and "secret = 1" not in error for error in errors)
+    assert json.loads(errors[0])["error"]["advice"].startswith("a file may have")
+    assert (tools.campaign.folder / "campaign.json").read_text() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"secret.py", "work"}
+
+
+def test_a_fault_of_the_server_is_not_shown(tmp_path, monkeypatch):
+    tools = campaigns.tools_in(tmp_path / "a")
+    monkeypatch.setattr(tools, "tasks", lambda: {}["/home/somebody"])
+
+    async def script(agent):
+        return await agent("tasks")
+
+    assert "somebody" not in talk(tools, script)
+
+
+def test_two_servers_cannot_have_a_folder(tmp_path):
+    from envcoder_bench.core.files import locked
+
+    with locked(tmp_path, "campaign"), pytest.raises(UserError, match="another process"):
+        server.serve(tmp_path, tmp_path, State())
+
+
+def test_a_folder_keeps_its_task(tmp_path):
+    Campaign(tmp_path / "a", State("Ant"))
+    with pytest.raises(UserError, match="is a campaign of Ant"):
+        server.serve(tmp_path / "a", tmp_path, State("Cartpole"))
+
+
+@pytest.mark.parametrize(
+    "words", [["mcp"], ["mcp", "x", "--task", "Cartpol"], ["mcp", "x", "--task", "Cartpole", "no=1"]]
+)
+def test_a_command_that_is_wrong_writes_nothing(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2 and not [*tmp_path.iterdir()]
+
+
+def test_the_skill_is_installed(tmp_path, capsys):
+    assert main(["mcp", "--install-skill", str(tmp_path / "skills")]) == 0
+    text = (tmp_path / "skills" / "envcoder-bench" / "SKILL.md").read_text()
+    assert text.startswith("---\nname: envcoder-bench\n") and "cannot tell" in text
+    named = {word for word in TOOLS if f"`{word}`" in text}
+    assert named >= {"describe", "check", "plan", "rank", "status", "result", "explain", "terms", "final"}
+
+
+def test_the_config_of_the_page_starts_the_server(tmp_path):
+    text = (Path(server.__file__).parents[2] / "docs" / "agents.md").read_text()
+    config = json.loads(text.partition("```json\n")[2].partition("```")[0])["mcpServers"]["envcoder-bench"]
+    verb, *words = config["args"]
+    assert config["command"] == "envcoder-bench" and VERBS[verb].build_parser().parse_args(words).task == SWINGUP
+    assert all(f"`{tool}`" in text for tool in TOOLS)
+
+
+def post(port, token=None, body=b"{}"):
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except urllib.error.URLError:  # it closed the connection before the whole body was sent
+        return 413
+
+
+@pytest.mark.slow
+def test_http_needs_the_token(tmp_path):
+    import socket
+
+    import uvicorn
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    tools, token = campaigns.tools_in(tmp_path / "work"), server.token_of(tmp_path)
+    assert (tmp_path / "token").stat().st_mode & 0o77 == 0
+    app = server.make_server(tools, **server.token_options(tmp_path, port)).streamable_http_app(json_response=True)
+    serving = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not serving.started and time.monotonic() < until:
+            time.sleep(0.05)
+        begin = {
+            **{"jsonrpc": "2.0", "id": 1, "method": "initialize"},
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        }
+        body = json.dumps(begin).encode()
+        assert [post(port, None, body), post(port, "wrong", body), post(port, token, body)] == [401, 401, 200]
+        assert post(port, token, b"#" * 10_000_000) == 413
+    finally:
+        serving.should_exit = True
+        thread.join(20)
+
+
+GOOD = """
+def compute_reward(pole_angle, cart_pos):
+    parts = {"up": 0.5 + 0.5 * torch.cos(pole_angle), "middle": -0.1 * torch.abs(cart_pos)}
+    return sum(parts.values()), parts
+"""
+
+
+@pytest.mark.slow
+def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path):
+    """Nothing is lost, and all answers together are at most 8,000 tokens, at four characters each."""
+    folder = tmp_path / "campaign"
+    words = ["-m", "envcoder_bench", "mcp", str(folder), "--task", SWINGUP, "--files", str(tmp_path), *SMALL]
+    environment = {**os.environ, "PYTHONPATH": str(Path(server.__file__).parents[2])}
+    parameters = StdioServerParameters(command=sys.executable, args=words, env=environment)
+    (tmp_path / "good.py").write_text(GOOD)
+
+    async def begin():
+        async with Client(stdio_client(parameters)) as client:
+            agent = Agent(client)
+            facts = await agent("describe", task=SWINGUP)
+            assert Path(facts["more"]).is_file() and facts["baselines"]["human"].endswith("human.py")
+            checked = await agent("check", files=["good.py"], sources={"bad": "def compute_reward(:"})
+            faults = {each["name"]: each.get("error") for each in checked["files"]}
+            assert faults["good"] is None and faults["bad"]["line"] == 1
+            await agent("plan", candidates=1, seeds=2, iterations=2)
+            job = (await agent("rank", files=["good.py"], seeds=2, iterations=2, question="upright?"))["job"]
+            until = time.monotonic() + 60
+            while not Campaign(folder).job(job).pid and time.monotonic() < until:
+                await anyio.sleep(0.2)
+            for pid in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+                for child in pid.read_text().split():
+                    if b"mcp" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        os.kill(int(child), signal.SIGKILL)
+            return agent.characters
+
+    async def go_on():
+        async with Client(stdio_client(parameters)) as client:
+            agent = Agent(client)
+            for _ in range(6):
+                status = await agent("status", job="j1", wait=50)
+                if status["jobs"][0]["status"] in ("done", "failed"):
+                    break
+            result = await agent("result", job="j1")
+            assert result["question"] == "upright?" and result["ledger"] == "1 attempts, 6 policies"
+            assert result["candidates"][0]["versus_human"]["verdict"] == "cannot tell"
+            await agent("explain", job="j1", candidate="good")
+            assert "no candidate was better than human" in await agent("final")
+            return agent.characters
+
+    characters = anyio.run(begin) + anyio.run(go_on)
+    assert characters <= 4 * 8000
