@@ -1,60 +1,69 @@
-"""How often the lint of rewards is right: shipped rewards, baselines, and bugs planted in the human baselines' rewards.
+"""How often the lint of rewards is right: rewards of rewards.yaml, planted hacks, and shipped candidates.
 
-python benchmarks/lint.py Anymal=RUN/trajectories.npz Ant=RUN/trajectories.npz ...
+python benchmarks/lint.py CartpoleSwingup=RUN/trajectories.npz Ant=RUN/trajectories.npz Anymal=RUN/trajectories.npz
+
+A random half of the sound and of the bad rewards of rewards.yaml was held out while the limits were chosen.
 """
 
-import ast
+import random
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import yaml
 
-from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import make_context
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
+FOLDER = Path(__file__).parent
+SEED = 68  # of the held-out half
 # shipped candidates that are bad by what their docstrings say
 BAD = {"Cartpole": ["004_only_penalties"], "CartpoleSwingup": ["004_heavy_penalty", "005_only_penalties"]}
-WAITS = ("Cartpole", "CartpoleSwingup")  # where standing still is right
-STILL = "torch.exp(-(dof_vel ** 2).mean(dim=1) / {0})"
-PLANTED = {  # a return statement, and what the remark says
-    "minus": ("-r", "opposes"),
-    "constant": ('r + 0.3 * size, {{"r": r, "bonus": 0.3 * size}}', "a constant"),
-    "still": ('r + size * ' + STILL + ', {{"r": r, "bonus": size * ' + STILL + "}}", "bonus is largest"),
-    "only_still": (STILL, "stands still"),
-}  # fmt: skip
+HELPERS = "from envcoder_bench.torch_utils import quat_rotate_inverse"
 
 
-def planted(text: str, kind: str, human: Trajectories) -> str:
-    """Return the text of the human baseline with a bug in its reward."""
-    function = next(x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef) and x.name == "compute_reward")
-    names = [argument.arg for argument in function.args.args]
-    usual = float(np.mean(np.square(human.state["dof_vel"]))) / 4
-    result = PLANTED[kind][0].format(usual)
-    more = [] if "dof_vel" in names else ["dof_vel"]
-    return text.replace("def compute_reward(", "def human_reward(") + (
-        f"\n\ndef compute_reward({', '.join([*names, *more])}):\n    r = human_reward({', '.join(names)})\n"
-        "    r = r[0] if isinstance(r, tuple) else r\n    size = torch.ones_like(r)\n"
-        f"    return {result}\n"
-    )
+def held_out(corpus: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    """Return the held-out rewards of rewards.yaml, as (task, verdict, name)."""
+    rng = random.Random(SEED)
+    out = set()
+    for verdict in ("sound", "bad"):
+        every = sorted((task, verdict, name) for task, by_verdict in corpus.items() for name in by_verdict[verdict])
+        out.update(rng.sample(every, len(every) // 2))
+    return out
+
+
+def hack(of_task: Mapping[str, Any], name: str) -> str:
+    """Return the text of a reward of hacks.yaml."""
+    terms = ", ".join(f'"{key}": {value}' for key, value in of_task["hacks"][name].items())
+    before = "".join(f"    {line}\n" for line in of_task.get("before", ()))
+    body = f"{before}    terms = {{{terms}}}\n    return sum(terms.values()), terms\n"
+    return f"{HELPERS}\n\n\ndef compute_reward({of_task['state']}):\n{body}"
 
 
 def main(words: list[str]) -> None:
     warnings.simplefilter("ignore")
-    counts = Counter[tuple[bool, bool]]()  # bad, and remarked
+    corpus, hacks = (yaml.safe_load((FOLDER / name).read_text("utf-8")) for name in ("rewards.yaml", "hacks.yaml"))
+    out = held_out(corpus)
+    counts: dict[str, Counter[bool]] = {}
     for word in words:
         task, _, file = word.partition("=")
         kept = lint.read(Path(file))
         spec = resolve(task, ["device=cpu", "sim=mujoco_cpu", "num_envs_per_candidate=16"])
         shipped = read_candidates(task, None, None)
-        human = next(source for source in with_candidates(spec, shipped, None).sources if source.name == HUMAN)
-        kinds = [kind for kind in PLANTED if task not in WAITS or "still" not in kind]
-        texts = {kind: planted(human.source, kind, kept[HUMAN]) for kind in kinds}
+        kinds: dict[str, str] = {}  # the group in which a reward counts
+        texts: dict[str, str] = {}
+        for verdict in ("sound", "bad"):
+            for name, text in corpus.get(task, {}).get(verdict, {}).items():
+                half = "held out" if (task, verdict, name) in out else "seen"
+                texts[f"{verdict}_{name}"], kinds[f"{verdict}_{name}"] = text, f"{verdict}, {half}"
+        for name in hacks.get(task, {}).get("hacks", ()):
+            texts[f"hack_{name}"], kinds[f"hack_{name}"] = hack(hacks[task], name), "planted hacks"
         spec = with_candidates(spec, [*shipped, *read_candidates(task, texts, None)], None)
         with SlowFiles() as slow:
             context = make_context(spec, slow)
@@ -64,15 +73,12 @@ def main(words: list[str]) -> None:
                 if source.name not in (HUMAN, UNSHAPED) and not lint.rewards(source, spec):
                     continue
                 verdict = judge(context.check(load_and_assemble(source, context.files, 0)))
-                is_bad = source.name in (*texts, *BAD.get(task, ()))
-                expected = PLANTED[source.name][1] if source.name in texts else "opposes"
-                hit = any(expected in line for line in verdict.remarks) if is_bad else bool(verdict.remarks)
-                counts[is_bad, hit] += 1
-                marks = " ".join(verdict.remarks) or verdict.not_judged or "-"
-                print(f"  {source.name:24} {'bad' if is_bad else 'sound':6}{marks}")
-    detected, false = counts[True, True], counts[False, True]
-    bad, sound = detected + counts[True, False], false + counts[False, False]
-    print(f"{detected} of {bad} bad rewards are found; {false} of {sound} sound rewards have a remark")
+                kind = kinds.get(source.name, "bad, shipped" if source.name in BAD.get(task, ()) else "sound, shipped")
+                counts.setdefault(kind, Counter())[bool(verdict.remarks)] += 1
+                marks = "; ".join(verdict.remarks) or verdict.not_judged or "-"
+                print(f"  {source.name:28} {kind:16} {marks}")
+    for kind, by_mark in sorted(counts.items()):
+        print(f"{kind}: {by_mark[True]} of {by_mark.total()} have a remark")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/study.py components --tasks Anymal   the human shaping without each component
     python benchmarks/study.py ranks --tasks Anymal        cheap rankings of generated candidates, and a reference
-    python benchmarks/study.py lengths --tasks Anymal      whether ranks that hold stay in a longer training
+    python benchmarks/study.py quarters --tasks Anymal     whether ranks that hold stay in a longer training
 
 Records are JSON lines in --out (benchmarks/study.jsonl), one for each evaluation of a complete training; what is
 recorded is not measured again. Runs are in --work: a training that was stopped by Ctrl-C, SIGTERM or --limit resumes,
@@ -21,7 +21,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 sys.path.append(str(FOLDER.parent / "scripts"))
 
-PARTS = ("components", "ranks", "lengths")  # subcommands: modules of studies/ with a function of the same name
+PARTS = ("components", "ranks", "quarters")  # subcommands: modules of studies/ with a function of the same name
 STOPPED = 130
 
 
@@ -77,12 +77,12 @@ def build_parser() -> argparse.ArgumentParser:
     option("ranks", "--reference_envs", 4096, "environments of the reference")
     option("ranks", "--reference_seeds", 3, "seeds of the reference")
     option("ranks", "--role", "both", "which trainings", choices=["cheap", "reference", "both"])
-    option("lengths", "--candidates", 12, "candidates")
-    option("lengths", "--envs", 16, "environments of each candidate and seed")
-    option("lengths", "--iterations", 96, "iterations")
-    option("lengths", "--points", 24, "evaluations")
-    option("lengths", "--seeds", 2, "seeds")
-    option("lengths", "--first_seed", 0, "the first seed")
+    option("quarters", "--candidates", 12, "candidates")
+    option("quarters", "--envs", 16, "environments of each candidate and seed")
+    option("quarters", "--iterations", 96, "iterations")
+    option("quarters", "--points", 24, "evaluations")
+    option("quarters", "--seeds", 2, "seeds")
+    option("quarters", "--first_seed", 0, "the first seed")
     for name in PARTS:
         option(name, "--episodes", 64, "episodes of a final evaluation")
     return parser

@@ -19,6 +19,7 @@ from .learning_tables import bounds
 
 HEAT_MAP = "study_components.png"
 WORTH = (1, 5)  # the table of ranks has the true fitness of the best among so many first candidates
+AGREES = 0.8  # Spearman's correlation with a longer training
 LEAST_STEPS = 1e6  # env-steps that a candidate needs for a setting of one seed to be in the table of ranks
 
 
@@ -128,6 +129,28 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
     return [text, verdict, "", *markdown(head, rows)]
 
 
+def quarters(records: list[Record]) -> list[str]:
+    runs = [x for x in analysis.trainings(records, "quarters") if x[-1]["complete"]]
+    judged = [(points, length) for points in runs for length in analysis.judged_lengths(points)]
+    rows = [
+        [
+            f"{points[-1]['task']}, {points[-1]['candidates']} candidates",
+            f"{points[-1]['seeds']} x {points[-1]['envs']}", f"{length.iteration}", f"{length.agreement:.2f}",
+            f"{length.truth:.2f}",
+        ]
+        for points, length in judged
+    ]  # fmt: skip
+    if not rows:
+        return []
+    head = ["task", "seeds x environments", "iterations", "Spearman over the last quarter", "with three times as many"]
+    counts = []
+    for words, enough in (("Below", False), ("From", True)):
+        group = [x for _, x in judged if (x.agreement >= ENOUGH) == enough]
+        low = sum(x.truth < AGREES for x in group)
+        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer one by under {AGREES}.")
+    return [*origins(runs), " ".join(counts), "", *markdown(head, rows)]
+
+
 def _setting(own: Agreement) -> str:
     return f"{own.seeds} seed{'s' * (own.seeds > 1)} x {own.envs:,} environments x {own.iteration:,} iterations"
 
@@ -162,4 +185,4 @@ def origins(runs: Sequence[list[Record]]) -> list[str]:
     return lines
 
 
-STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks}
+STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks, "quarters": quarters}

@@ -8,6 +8,7 @@ from statistics import mean
 
 from bench.records import Record
 
+from envcoder_bench.results.last_quarter import HALF, QUARTER
 from envcoder_bench.results.statistics import spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
@@ -130,3 +131,30 @@ def cheapest(found: Sequence[Agreement]) -> Agreement | None:
     """Return the setting with the fewest env-steps that agrees enough; None if no setting does."""
     enough = [setting for setting in found if setting.spearman >= ENOUGH]
     return min(enough, key=lambda setting: setting.env_steps, default=None)
+
+
+# lengths
+
+
+@dataclass(frozen=True)
+class Length:
+    """A training of some iterations, judged by its last quarter and by one three times as long.
+
+    Attributes:
+        agreement, truth: Spearman's correlations of its end: with the begin of its last quarter, with the longer one.
+    """
+
+    iteration: int
+    agreement: float
+    truth: float
+
+
+def judged_lengths(points: Sequence[Record]) -> list[Length]:
+    """Return all lengths of a training that have both evaluations, as of ``results.last_quarter``."""
+    fitness = {point["iteration"]: means(point, range(point["seeds"])) for point in points}
+    found = []
+    for end in fitness:
+        begin = max((k for k in fitness if HALF * end <= k <= QUARTER * end), default=None)
+        if begin is not None and 3 * end in fitness:
+            found.append(Length(end, spearman(fitness[begin], fitness[end]), spearman(fitness[end], fitness[3 * end])))
+    return [length for length in found if not math.isnan(length.agreement + length.truth)]

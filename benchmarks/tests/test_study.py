@@ -94,6 +94,13 @@ def test_cheapest_setting_has_the_fewest_env_steps_of_those_that_agree():
     assert analysis.cheapest(found[:1]) is None
 
 
+def test_lengths_are_judged_by_their_last_quarter_and_by_a_training_three_times_as_long():
+    orders = {3: [1.0, 2.0, 3.0], 4: [1.0, 2.0, 3.0], 8: [3.0, 2.0, 1.0], 9: [1.0, 2.0, 3.0], 12: [3.0, 2.0, 1.0]}
+    points = [{**ranked(**{name: [x] for name, x in zip("abc", order)}), "iteration": k} for k, order in orders.items()]
+    found = [(x.iteration, x.agreement, x.truth) for x in analysis.judged_lengths(points)]
+    assert found == [(4, 1.0, -1.0)]  # the others have no evaluation at three times their iterations
+
+
 def test_reliability_is_the_correlation_between_seeds():
     assert analysis.reliability(ranked(a=[1.0, 3.0], b=[2.0, 2.0], c=[3.0, 1.0])) == pytest.approx(-1.0)
     assert math.isnan(analysis.reliability(ranked(a=[1.0], b=[2.0])))
@@ -192,6 +199,8 @@ def test_every_part_gives_a_table(where, tmp_path):
     assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
     rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
     assert script.main(["ranks", *small, *rank]) == 0
+    long = ["--iterations", "12", "--points", "12", "--candidates", "4", "--seeds", "1"]
+    assert script.main(["quarters", *where, *SMALL, *long]) == 0
     made = records.read(tmp_path / "study.jsonl")
     for part in study_tables.STUDIES.values():
         lines = part(made)

@@ -78,12 +78,10 @@ def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
 
 
 def long_enough(held: LastQuarter | None, ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
-    """Return whether the training was long enough for the ranks; empty if it is unknown, or if nothing is learnt."""
-    if held is None or nothing_learnt(ranked):
+    """Return that the training was too short for the ranks; empty if it is not seen, or if nothing is learnt."""
+    if held is None or held.enough or nothing_learnt(ranked):
         return []
     correlation = f"Spearman's correlation {held.agreement:.2f} between iterations {held.begin:,} and {held.end:,}"
-    if held.enough:
-        return [f"ranks hold over the last quarter of the training ({correlation}); the best may still change places"]
     changes = f"ranks still change over the last quarter of the training ({correlation})"
     if held.at_ceiling > 0.5:
         return [f"{changes}: most candidates are at the ceiling of the fitness"]

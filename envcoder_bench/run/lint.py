@@ -34,12 +34,23 @@ from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
-from envcoder_bench.shaping.lint import FACTORS, Played, mostly, opposed, still_remarks, term_remarks
+from envcoder_bench.shaping.lint import (
+    FACTORS,
+    Played,
+    concordance,
+    mostly,
+    opposed,
+    still_remarks,
+    term_remarks,
+    unmoved,
+    unrelated,
+)
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, UNTRAINED
 from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
+EXPLAINS = 0.5  # concordance of episodes' fitness with that of their kept states
 MOST = 100  # candidates of a page that are judged
 # keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
 # bodies' states are velocities, and the last one of dof_state
@@ -146,14 +157,19 @@ class Judge:
         return fittest(self.kept)
 
     @cached_property
-    def _trial(self) -> TrialState:
+    def _states(self) -> dict[str, Tensor]:
         """The states of all policies, and those of the fitter one with other velocities."""
         fit = _flat(self.kept[self.fit])
         blocks = [*map(_flat, self.kept.values()), *(slowed(fit, factor) for factor in FACTORS[1:])]
         actions = [block.pop("actions") for block in blocks]
         width = max(x.shape[1] for x in actions)
         actions = torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in actions])
-        state = {key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}
+        return {**{key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}, "actions": actions}
+
+    @cached_property
+    def _trial(self) -> TrialState:
+        state = dict(self._states)
+        actions = state.pop("actions")
         return TrialState(state, self.task.constants, replace(self.task, device=CPU), actions)
 
     def lines(self, shaping: Shaping) -> list[str]:
@@ -193,7 +209,7 @@ class Judge:
     def _verdict(
         self, reward: np.ndarray, terms: Mapping[str, np.ndarray], weights: Mapping[str, float | None]
     ) -> Verdict:
-        """Judge the values of a reward and its terms on the states of ``_trial``."""
+        """Judge the values of a reward and its terms on ``_states``."""
         # the terms
         remarks: list[str] = []
         reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
@@ -219,8 +235,30 @@ class Judge:
         fit, unfit = played[self.fit], played[UNTRAINED]
         remarks += opposed(fit, unfit)
         remarks += still_remarks(fit, unfit, by_factor(reward), {name: by_factor(x) for name, x in parts.items()})
+        if not remarks and self._fitness is not None:
+            remarks += unrelated(list(played.values()), blocks(self._fitness)[: len(names)])
+            remarks += unmoved(fit, by_factor(reward), by_factor(self._fitness))
         unseen = "whether it pays for standing still, because no key of the state is a velocity"
         return Verdict(remarks, "" if any(speed.any() for speed in self._speeds) else unseen)
+
+    @cached_property
+    def _fitness(self) -> np.ndarray | None:
+        """The task's fitness of ``_states``; None if it does not explain that of the episodes."""
+        if self.task.fitness is None:
+            return None
+        try:
+            values = self.task.fitness(self._states).double().numpy()
+        except Exception as error:  # a task's fitness may need more than the state
+            log.info("the fitness of kept states is not known: %s", error)
+            return None
+        means, start = [], 0
+        for one in self.kept.values():
+            weight = np.concatenate([one.weight[:-1], 0 * one.weight[-1:]])  # the step that ends an episode counts 0
+            means.append((values[start : start + weight.size].reshape(weight.shape) * weight).sum(axis=0))
+            start += weight.size
+        recorded = np.concatenate([one.fitness for one in self.kept.values()])
+        agrees = concordance(np.concatenate(means), recorded) >= EXPLAINS
+        return values if agrees else None
 
     @cached_property
     def _speeds(self) -> list[np.ndarray]:

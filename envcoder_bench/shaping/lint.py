@@ -1,9 +1,11 @@
 """Remarks on a reward from its values on many states: what a person would want to know before training with it.
 
-Terms that are constant, that hardly count, or that cancel show on any states. Two faults show on trajectories of two
-policies of which one is clearly fitter: a reward that prefers the less fit one, and one that pays for standing still.
-Episodes are the samples, and the k-th episodes of all policies have the same random numbers. A preference is one that
-at least ``SHARE`` of the pairs have, and that has a probability of at most ``CHANCE`` without any (a sign test).
+Terms that are constant, that hardly count, or that cancel show on any states. Others show on trajectories of two
+policies of which one is clearly fitter: a reward that prefers the less fit one, or neither; one that is hardly ever
+positive where episodes end early; one that pays for standing still; and one that does not follow the fitness, from
+state to state, or as velocities change. Episodes are the samples, and the k-th episodes of all policies have the same
+random numbers. A preference is one that at least ``SHARE`` of the pairs have, and that has a probability of at most
+``CHANCE`` without any (a sign test).
 """
 
 import itertools
@@ -22,7 +24,11 @@ PEAK = 0.9  # of the states of an episode
 LEAST_PRICE, LEAST_PART = 0.25, 0.05
 MOVES = 0.3  # of the usual speed, in states in which the robot moves
 STILL = -0.4  # concordance of speed and fitness of episodes, of a policy that learns to stand still
-CONSTANT = re.compile("alive|surviv|living|bias|const", re.IGNORECASE)  # names of terms that are meant to be
+CONSTANT = re.compile("alive|health|surviv|living|bias|const", re.IGNORECASE)  # names of terms that are meant to be
+RARE = 0.1  # of the control steps of an episode, or of pairs of states
+NEITHER = 0.1  # of the pairs of episodes, or less, have a higher return with the fitter policy
+FOLLOWS = 0.25  # concordance of reward and fitness
+PAIRS = 20_000
 FACTORS = (1.0, 0.0, 0.1, -0.1, -1.0)  # of all velocities; the second is standing still
 
 
@@ -65,11 +71,78 @@ def opposed(fit: Played, unfit: Played) -> list[str]:
     """Return a line if a reward prefers the policy that is less fit."""
     low, high = ((one.reward * one.weight).sum(axis=0) for one in (fit, unfit))
     if not mostly(low, high):
-        return []
+        return [*_hardly_positive(fit, unfit), *_prefers_neither(fit, unfit, low, high)]
     return [
         f"the reward opposes the fitness: it is higher for the {unfit.name} policy, in {(low < high).sum()} of"
         f" {len(low)} episodes, with a return of {high.mean():.3g} against {low.mean():.3g} of the {fit.name} baseline,"
         f" whose fitness is {fit.fitness.mean():.3g} against {unfit.fitness.mean():.3g}"
+    ]
+
+
+def _hardly_positive(fit: Played, unfit: Played) -> list[str]:
+    """Return a line if a reward costs in nearly all steps of a task whose episodes can end early."""
+    ends = any(one.weight[-1].any() for one in (fit, unfit))  # the last time is that of an early end
+    share, mean = float(fit.mean(fit.reward > 0).mean()), float(fit.mean(fit.reward).mean())
+    if not ends or share > RARE or mean >= 0:
+        return []
+    return [
+        f"the reward is positive in {100 * share:.0f} % of the steps of the {fit.name} baseline, and {mean:.3g} on"
+        " average: an episode that ends early has a higher return"
+    ]
+
+
+def _prefers_neither(fit: Played, unfit: Played, low: np.ndarray, high: np.ndarray) -> list[str]:
+    """Return a line if a reward pays in many states, and its returns ``low`` and ``high`` are alike."""
+    share = float(np.mean(low > high))
+    if share > NEITHER or min(one.mean(one.reward != 0).mean() for one in (fit, unfit)) < RARE:
+        return []
+    return [
+        f"the reward does not prefer the fitter policy: the {fit.name} baseline has a higher return than the"
+        f" {unfit.name} policy in {(low > high).sum()} of {len(low)} episodes"
+    ]
+
+
+def unrelated(played: Sequence[Played], fitness: Sequence[np.ndarray]) -> list[str]:
+    """Return a line if a reward does not follow the fitness from state to state.
+
+    Args:
+        played: policies, which count alike.
+        fitness: of each state of each policy, ``(times, episodes)``.
+    """
+    chance = np.concatenate([(one.weight / max(one.weight.sum(), 1e-9)).ravel() for one in played])
+    reward, true = (np.concatenate([x.ravel() for x in xs]) for xs in ([one.reward for one in played], fitness))
+    first, second = np.random.default_rng(0).choice(len(reward), (2, PAIRS), p=chance / chance.sum())
+    rises, gains = reward[first] - reward[second], true[first] - true[second]
+    gains = np.where(np.abs(gains) > 0.1 * np.std(true[chance > 0]), gains, 0.0)
+    agrees = np.sign(rises) * np.sign(gains)
+    informed = (agrees != 0).sum()
+    if informed < RARE**2 * max((gains != 0).sum(), 1) or agrees.sum() >= FOLLOWS * informed:
+        return []
+    return [
+        "the reward hardly follows the fitness: of two states that policies met, the one with the higher fitness has"
+        f" the higher reward in {100 * (agrees > 0).sum() / informed:.0f} % of the pairs"
+    ]
+
+
+def unmoved(fit: Played, rewards: Sequence[np.ndarray], fitness: Sequence[np.ndarray]) -> list[str]:
+    """Return a line if a reward does not follow the fitness as all velocities are multiplied by ``FACTORS``.
+
+    Args:
+        rewards, fitness: on the states of ``fit`` with each of these factors, ``(times, episodes)``.
+    """
+    seen = fit.weight > 0
+    pairs = [*itertools.combinations(range(len(FACTORS)), 2)]
+    rises, gains = (np.concatenate([(x[a] - x[b])[seen] for a, b in pairs]) for x in (rewards, fitness))
+    depends = np.abs(gains) > 0.1 * np.std(np.concatenate([x[seen] for x in fitness]))
+    if depends.mean() < RARE:  # the fitness is of positions
+        return []
+    agrees = float((np.sign(rises) * np.sign(gains))[depends].mean())
+    if agrees >= FOLLOWS:
+        return []
+    return [
+        "the reward hardly follows the fitness as velocities change: with all of them smaller, or reversed, in the"
+        f" states of the {fit.name} baseline's episodes, reward and fitness rise and fall together in"
+        f" {100 * (rises * gains > 0)[depends].mean():.0f} % of the pairs"
     ]
 
 

@@ -181,6 +181,7 @@ class TaskSnapshot:
         state: per-environment tensors ``(n, ...)``, with the environment's own keys.
         constants: tensors on the CPU, as ``Task`` has them.
         default_dof_target: the task's own drives.
+        fitness: the task's own, of a state; None in the jail.
     """
 
     contract: TaskContract
@@ -188,6 +189,7 @@ class TaskSnapshot:
     constants: dict[str, Tensor]
     device: torch.device
     default_dof_target: Callable[[Tensor, dict[str, Tensor]], Tensor]
+    fitness: Callable[[dict[str, Tensor]], Tensor] | None = None
 
     # attributes that a task has under the same name
     name = _of_contract("name")

@@ -62,8 +62,7 @@ def test_what_to_do_depends_on_ranks_and_ceiling():
     assert line.endswith(": train longer, eval-shapers --extend R --learning_iterations N")
     (line,) = long_enough(replace(held, at_ceiling=0.6), ranked, "R")
     assert line.endswith("most candidates are at the ceiling of the fitness")
-    (line,) = long_enough(replace(held, agreement=0.95), ranked, "R")
-    assert line.startswith("ranks hold over the last quarter") and line.endswith("the best may still change places")
+    assert long_enough(replace(held, agreement=0.95), ranked, "R") == []  # this does not show that it was long enough
     stopped = [replace(row, stopped_at=10) for row in ranked]
     assert "--extend" not in long_enough(held, stopped, "R")[0] and long_enough(None, ranked) == []
     nothing = rank([ok("untrained", 0, 9.0), *(ok(name, 0, 0.1 * k) for k, name in enumerate(NAMES))])

@@ -21,6 +21,7 @@ HUMAN = "1.0 - pole_angle ** 2 - 0.01 * cart_vel.abs() - 0.005 * pole_vel.abs()"
 REWARDS = {
     "good": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return {HUMAN}\n",
     "minus": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return -({HUMAN})\n",
+    "sways": "def compute_reward(cart_vel):\n    return 1 + cart_vel.abs()\n",
     "bonus": "def compute_reward(pole_angle):\n    up, one = pole_angle.cos(), torch.ones_like(pole_angle)\n"
     '    return up + 2 * one, {"up": up, "bonus": 2 * one}\n',
     "nan": "def compute_reward(pole_angle):\n    return (0.1 - pole_angle.abs()).sqrt() + 1\n",
@@ -109,6 +110,12 @@ def test_planted_bugs_are_found_and_no_others(prepared):
         assert verdicts[name].remarks == [] and not verdicts[name].not_judged
     (line,) = verdicts["minus"].remarks
     assert line.startswith("the reward opposes the fitness: it is higher for the untrained policy, in 12 of 12")
+    (line,) = verdicts["sways"].remarks
+    assert line.startswith("the reward hardly follows the fitness: of two states that policies met")
+    unknown = Judge(replace(context.task, fitness=None), kept)
+    assert unknown(shapings["sways"]).remarks == [] and unknown(shapings["minus"]).remarks == verdicts["minus"].remarks
+    other = Judge(replace(context.task, fitness=lambda state: -state["pole_angle"].cos()), kept)  # not the recorded one
+    assert other(shapings["good"]).remarks == other(shapings["sways"]).remarks == []
     (line,) = verdicts["bonus"].remarks
     assert line.startswith("the term bonus is 2 in all ")
     reasons = {"nan": "returned NaN or infinity", "keeps": "keeps values", "wide": "actions have another width"}

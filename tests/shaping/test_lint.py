@@ -7,7 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envcoder_bench.shaping.lint import CHANCE, FACTORS, Played, mostly, opposed, still_remarks, term_remarks
+from envcoder_bench.shaping.lint import (
+    CHANCE,
+    FACTORS,
+    Played,
+    mostly,
+    opposed,
+    still_remarks,
+    term_remarks,
+    unmoved,
+    unrelated,
+)
 
 _RNG = np.random.default_rng(0)
 A, B = _RNG.normal(size=500), _RNG.normal(size=500)
@@ -63,6 +73,64 @@ def test_reward_that_prefers_the_less_fit_policy_is_named(sign, count):
     fit, unfit = (played(name, 1.0, x, sign * x + 0.1 * _RNG.normal(size=(10, 32))) for name, x in (("a", 1), ("b", 0)))
     remarks = opposed(fit, unfit)
     assert len(remarks) == count and all("higher for the b policy, in 32 of 32 episodes" in line for line in remarks)
+
+
+@pytest.mark.parametrize(
+    ("reward", "ends", "words"),
+    [
+        (lambda one: one.speed - 3.0, True, ["positive in 0 % of the steps"]),  # it costs less of the fitter policy
+        (lambda one: one.speed - 3.0, False, []),  # an episode cannot end early
+        (lambda one: one.speed - 0.5, True, []),
+        (
+            lambda one: 0 * one.speed + 1,
+            False,
+            ["does not prefer the fitter policy: the a baseline has a higher return"],
+        ),
+        (lambda one: 0 * one.speed, True, []),  # a sparse reward that nobody reached
+        (lambda one: 1.0 * (one.speed > 1.15), True, []),  # a sparse one
+    ],
+)
+def test_reward_that_only_costs_or_prefers_nobody_is_named(reward, ends, words):
+    fit, unfit = (played(name, speed, speed) for name, speed in (("a", 1.0), ("b", 0.5)))
+    for one in (fit, unfit):
+        one.weight[-1] = ends and one is unfit
+    remarks = opposed(*(replace(one, reward=reward(one)) for one in (fit, unfit)))
+    assert len(remarks) == len(words) and all(word in line for word, line in zip(words, remarks))
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (lambda x, v: x + 0.2 * v, []),
+        (lambda x, v: np.exp(x) * (x > 1.0), []),  # it tells some of the states apart
+        (lambda x, v: v**2, ["hardly follows the fitness: of two states"]),
+        (lambda x, v: -x, ["hardly follows the fitness: of two states"]),
+        (lambda x, v: 0 * x + 1, []),  # not known
+    ],
+)
+def test_reward_that_does_not_follow_the_fitness_of_states_is_named(reward, words):
+    x, v = _RNG.normal(size=(2, 10, 32)), _RNG.normal(size=(2, 10, 32))
+    policies = [replace(played(f"{k}", 1.0, 1.0), reward=reward(x[k], v[k])) for k in (0, 1)]
+    remarks = unrelated(policies, [x[0], x[1]])
+    assert len(remarks) == len(words) and all(word in line for word, line in zip(words, remarks))
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (lambda v: v, []),
+        (lambda v: np.exp(-((1.0 - v) ** 2)) - 0.02 * v**2, []),
+        (lambda v: np.abs(v), ["as velocities change"]),  # any direction
+        (lambda v: 0 * v + 1, ["as velocities change"]),
+        (lambda v: -v, ["rise and fall together in 0 % of the pairs"]),
+    ],
+)
+def test_reward_that_does_not_follow_the_fitness_as_velocities_change_is_named(reward, words):
+    fit = played("human", 1.0, 1.0)
+    speeds = [factor * fit.speed for factor in FACTORS]
+    remarks = unmoved(fit, [reward(v) for v in speeds], speeds)
+    assert len(remarks) == len(words) and all(word in line for word, line in zip(words, remarks))
+    assert unmoved(fit, [reward(v) for v in speeds], [fit.speed for _ in FACTORS]) == []  # a fitness of positions
 
 
 COMMAND = _RNG.uniform(0.5, 1.0, (10, 32)) * _RNG.choice([-1.0, 1.0], (10, 32))

@@ -272,7 +272,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
             check_fitness_value(task, env.views[0])
     task.refresh_state()
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
-    snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
+    snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target, task.fitness)
     tracer.begin(snapshot)
     return snapshot, unshaped
 

@@ -6,7 +6,7 @@ from .training import Study
 TASKS = ("CartpoleSwingup", "Cartpole", "Anymal")
 
 
-def lengths(study: Study) -> None:
+def quarters(study: Study) -> None:
     """Train the same candidates once, and evaluate them at many lengths in full episodes.
 
     A shorter run is the beginning of a longer one, so each evaluation but the first is the end of a run.
@@ -14,7 +14,7 @@ def lengths(study: Study) -> None:
     args = study.args
     for task in args.tasks or TASKS:
         about = {
-            "kind": "lengths", "task": task, "envs": args.envs, "candidates": args.candidates,
+            "kind": "quarters", "task": task, "envs": args.envs, "candidates": args.candidates,
             "iterations": args.iterations,
         }  # fmt: skip
         study.train(
