@@ -53,7 +53,7 @@ class Ranked(Metrics):
             mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so that
             results.csv does not have them. NaN in a run of a single seed.
         unseen: share of its seeds that may have an outcome unlike those seen, at 95 %; intervals and ``vs_human_p``
-            allow for it. NaN without bounds of the fitness, where they do not.
+            allow for it: such a seed may be at a bound of the fitness or, without bounds, as the untrained policy.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
         faults: the different faults, in the order of the seeds.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
