@@ -169,7 +169,6 @@ def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     assert "stopped at iteration 40" in summary(after.by_name["r2_01"], after)
 
 
-@pytest.mark.slow
 def test_results_that_are_recorded_again_count_once():
     proposals = [Proposal("r1_00", "one"), Proposal("r1_01", "two")]
     rows = [Result("r1_00", 1, fitness=0.5, episode_length=9.0, ended="3 falls")]
@@ -182,6 +181,7 @@ def test_results_that_are_recorded_again_count_once():
     assert record_again(once, validation) == once
 
 
+@pytest.mark.slow
 def test_checker_errors_have_no_folders(tmp_path):
     folder = SearchFolder.create(tmp_path / "a search", {"llm": "evolve"}, {})
     cfg = compose_config("Cartpole", ["num_envs_per_candidate=2", "sim=mujoco_cpu", "device=cpu", "untrusted=true"])
