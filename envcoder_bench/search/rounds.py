@@ -198,6 +198,9 @@ def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:
 
 
 def _with(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
+    rows = [row for row in rows if row.seed not in attempt.by_seed]  # a resumed search records a run again
+    if not rows:
+        return attempt
     length = math.fsum(row.episode_length for row in rows) / len(rows)
     low, high = rows[0].fitness_ci_low, rows[0].fitness_ci_high
     over_episodes = None if math.isnan(low) or math.isnan(high) else (low, high)

@@ -99,8 +99,9 @@ def test_run_result_equals_the_files(result):
     assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
     read = pd.read_csv(result.folder / "results.csv", dtype={"candidate": str})
     assert read.pop("reason").isna().all() and read.pop("hacked").isna().all()
-    own = result.results.drop(columns=["reason", "hacked"]).fillna({"error": "", "fault": ""})
-    pd.testing.assert_frame_equal(own, read.fillna({"error": "", "fault": ""}), check_dtype=False)
+    texts = {"error": "", "fault": "", "ended": ""}  # empty in the file
+    own = result.results.drop(columns=["reason", "hacked"]).fillna(texts)
+    pd.testing.assert_frame_equal(own, read.fillna(texts), check_dtype=False)
     ranking = result.ranking
     assert list(ranking["candidate"]) == [row["candidate"] for row in summary["ranking"]]
     assert [None if pd.isna(x) else int(x) for x in ranking["rank"]] == [row["rank"] for row in summary["ranking"]]

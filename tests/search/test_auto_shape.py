@@ -221,7 +221,7 @@ def test_complete_search_is_shown_again(served_search, capsys):
 
 
 def test_budget_ends_the_search(tmp_path, capsys, server, trusted):
-    server.input_tokens, server.output_tokens = 20_000, 500
+    server.input_tokens, server.output_tokens = 28_000, 500
     server.script.extend(answer(cosine(0.1 * 1.5**k)) for k in range(9))
     fitness = tmp_path / "mine.py"
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'

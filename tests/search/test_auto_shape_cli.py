@@ -43,7 +43,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} prompt.max_char=9", "unknown key 'prompt.max_char' (did you mean prompt.max_chars"),
         (f"{EVOLVE} prompt=short", "prompt must be a mapping with the keys dir, max_chars, got short"),
         (f"{EVOLVE} --seeds auto --race", "seeds=auto with a race: how long a race takes cannot be predicted"),
-        (f"{EVOLVE} seed=4294967290", "seed: the last of 5 seeds must be at most 4294967295, got seed=4294967295"),
+        (f"{EVOLVE} seed=4294967290", "seed: the last of 5 seeds must be at most 4294967295, got seed=4294967298"),
         (f"{EVOLVE} baselines=false", "a search trains both baselines in every round"),
         (f"{EVOLVE} --prompt_dir {{empty}}", "{empty} has no template; there are system.md"),
         (f"{EVOLVE} --prompt_dir nowhere", "--prompt_dir nowhere: there is no such folder"),

@@ -72,9 +72,10 @@ def test_a_round_of_odd_replies_is_checked_in_the_jail(archive, tmp_path):
     llm, _ = proposer(lambda request: replies[request.sample % len(replies)], tmp_path / "log", types=TYPES)
     folder = SearchFolder.create(tmp_path / "search", {"llm": "odd"}, {})
     cfg = compose_config("Cartpole", ["num_envs_per_candidate=2", "sim=mujoco_cpu", "device=cpu", "untrusted=true"])
-    proposals = [*llm.propose(archive, 1, len(replies)), replace(llm.propose(archive, 2, 1)[0], source=reward())]
+    good = replace(llm.propose(archive, 2, 1)[0], source=reward("torch.cos(x[:, 0])"))
+    proposals = [*llm.propose(archive, 1, len(replies)), good]
     round = check_and_repair(1, proposals, llm, archive, Checker(folder, RunSpec.of(cfg), archive), 0)
-    assert proposals[-1].name in {p.name for p in round.ready} and len(round.failed) > 3
+    assert good.name in {p.name for p in round.ready} and len(round.failed) > 3
     assert all(str(fault).isprintable() for _, _, fault in round.failed)
     folder.write_round(round)
     assert folder.read_round(1) == round and screen.candidates(round)

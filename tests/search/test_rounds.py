@@ -23,7 +23,7 @@ from envcoder_bench.search.archive import (
 )
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.prompt.feedback import feedback, history_line, summary
-from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
+from envcoder_bench.search.rounds import Checker, check_and_repair, record_again, record_round
 from envcoder_bench.shaping.contract import Fault
 
 
@@ -167,6 +167,18 @@ def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     assert "r2_01" not in after.merits().names  # a shorter training says nothing of the others
     assert "when stopped at iteration 40" in history_line(after.by_name["r2_01"], after)
     assert "stopped at iteration 40" in summary(after.by_name["r2_01"], after)
+
+
+def test_results_that_are_recorded_again_count_once():
+    proposals = [Proposal("r1_00", "one"), Proposal("r1_01", "two")]
+    rows = [Result("r1_00", 1, fitness=0.5, episode_length=9.0, ended="3 falls")]
+    rows += [Result("r1_01", 1, fitness=0.4, stopped_at=2)]
+    archive = record_round(Archive(), Round(1, proposals, [], {}), rows)
+    validation = [Result("r1_00", seed, fitness=0.7, episode_length=7.0, ended="2 falls") for seed in (2, 3)]
+    once = record_again(archive, validation)
+    best, raced = once.attempts
+    assert best.by_seed == {1: 0.5, 2: 0.7, 3: 0.7} and best.ended == "7 falls" and raced == archive.attempts[1]
+    assert record_again(once, validation) == once
 
 
 @pytest.mark.slow
