@@ -50,8 +50,8 @@ class Ranked(Metrics):
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
         expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, and its 95 % interval: the
-            mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so that
-            results.csv does not have them. NaN in a run of a single seed.
+            mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so
+            that results.csv does not have them. NaN in a run of a single seed.
         unseen: share of its seeds that may have an outcome unlike those seen, at 95 %; intervals and ``vs_human_p``
             allow for it: such a seed may be at a bound of the fitness or, without bounds, as the untrained policy.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
