@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.offpolicy.network import GroupedNetwork, NetworkShape, Slab
 from envcoder_bench.trainers.offpolicy.replay import Batch
@@ -107,7 +108,7 @@ class Learner:
 
     def _log_probs(self, critic: GroupedNetwork, obs: Tensor, action: Tensor, training: bool) -> Tensor:
         """Return log-probabilities of the values' bins, ``(groups, 2, samples, bins)``."""
-        both = torch.cat([obs, action], dim=2).repeat_interleave(2, dim=0)
+        both = torch.cat([obs, action], dim=2).unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1)
         (logits,) = critic(both, training)
         return F.log_softmax(logits.unflatten(0, (-1, 2)), dim=3)
 
@@ -126,6 +127,10 @@ class Learner:
         position = (values.clamp(-s.value_limit, s.value_limit) + s.value_limit) * (
             (s.num_bins - 1) / (2 * s.value_limit)
         )
+        if is_deterministic() and position.device.type == "cuda":  # scatter_add_ adds in any order there
+            places = torch.arange(s.num_bins, device=position.device)
+            shares = (1.0 - (position.unsqueeze(3) - places).abs()).clamp_(min=0.0)
+            return (lesser.unsqueeze(3) * shares).sum(dim=2)
         lower = position.floor().clamp_(max=s.num_bins - 2)
         share = position - lower
         index = lower.long()
