@@ -87,11 +87,15 @@ def put(document: Callable[[], Document]) -> None:
         sys.stdout.document = dataclasses.replace(before, **{latest.kind: latest}) if nests and before else latest
 
 
-def show(document: Callable[[], Document], text: Callable[[], str]) -> None:
-    """Print a text, or with ``--json`` a document."""
+def show(document: Callable[[], Document], text: Callable[[], str], own_codes: bool = False) -> None:
+    """Print a text, or with ``--json`` a document.
+
+    Args:
+        own_codes: the text has control codes of this program, and none of others: see ``plain_text.own_codes``.
+    """
     if is_json():
         put(document)
     else:
-        from envcoder_bench.core.plain_text import own_codes
+        from envcoder_bench.core import plain_text
 
-        print(text(), end="", file=own_codes(sys.stdout))
+        print(text(), end="", file=plain_text.own_codes(sys.stdout) if own_codes else sys.stdout)

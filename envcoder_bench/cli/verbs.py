@@ -152,6 +152,7 @@ def compare_runs(words: list[str]) -> int:
     show(
         lambda: compared_runs(comparison, output),
         lambda: render(comparison, screen_width(), bold=sys.stdout.isatty()),
+        own_codes=True,
     )
     if output is not None:
         write_atomic(output, comparison_page(comparison))
@@ -173,6 +174,7 @@ def _compare_pair(args: argparse.Namespace) -> int:
     show(
         lambda: compared_pair(pair, run.folder.path, pair_facts(run, first, second)),
         lambda: render_pair(run, first, second, screen_width()),
+        own_codes=True,
     )
     return 0
 

@@ -192,7 +192,7 @@ def write_candidates(folder: Path, sources: dict[str, str]) -> list[Path]:
 
 
 def results(run_folder: Path) -> pd.DataFrame:
-    texts = ("error", "fault", "reason", "hacked")
+    texts = ("error", "fault", "reason", "hacked", "ended")
     rows = pd.read_csv(run_folder / "results.csv", dtype=dict.fromkeys(("candidate", *texts), str))
     # NaN equals nothing
     return rows.set_index("candidate").fillna({**dict.fromkeys(texts, ""), "half_step_fitness": -1.0})

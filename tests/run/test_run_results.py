@@ -18,6 +18,9 @@ class Scored:
     def fitness(self, state):
         raise NotImplementedError
 
+    def ends(self):
+        return {}
+
 
 LINE = Scored.fitness.__code__.co_firstlineno
 
