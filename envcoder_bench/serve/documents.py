@@ -6,7 +6,7 @@ A change that a reader may notice raises VERSION, except a new field.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
@@ -17,12 +17,14 @@ from envcoder_bench.core.shell import display_path
 from envcoder_bench.results.effects import Effect
 from envcoder_bench.results.pairs import Pair, advice
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.run.result import RunResult
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.check import CandidateCheck, CheckResult
 from envcoder_bench.tools.compare import Comparison, notes
 from envcoder_bench.tools.describe import TaskFacts
 from envcoder_bench.tools.listing import ListedRun
+
+if TYPE_CHECKING:
+    from envcoder_bench.run.result import RunResult  # it imports pandas, which --check does not need
 
 VERSION = 1
 
@@ -152,7 +154,7 @@ class Ranking(Document):
     policies: Policies | None = None
 
 
-def ranking(result: RunResult, page: Path | None = None) -> Ranking:
+def ranking(result: "RunResult", page: Path | None = None) -> Ranking:
     """Return the document of a run."""
     best = next((row.candidate for row in result.ranked if row.rank is not None and not row.baseline), "")
     return Ranking(
