@@ -14,9 +14,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from envcoder_bench.core.errors import Stopped, UserError, causes
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import display_path
+from envcoder_bench.report.stress import missing, ordered, sentences
 from envcoder_bench.results.effects import Effect
 from envcoder_bench.results.pairs import Pair, advice
 from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.stress import Stress, Summary
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.check import CandidateCheck, CheckResult
 from envcoder_bench.tools.compare import Comparison, notes
@@ -379,6 +381,52 @@ class Verified(Document):
     folder: Path
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stressed(Document):
+    """``envcoder-bench stress``: final policies under the disturbances of the stress grid.
+
+    Attributes:
+        ranking: the candidates, by fitness, or with ``--rank_by stress`` by their worst decile.
+        first: the first of them by fitness, and by the worst decile.
+        sentences: where the two orders disagree, and what passes in simulation.
+        missing: columns that the task does not have, disturbances that it does not notice, and candidates without
+            policies, in words.
+    """
+
+    kind: Literal["stress"] = "stress"
+    folder: Path
+    grid: int
+    draws: int
+    episodes: int
+    ranking: Sequence[Summary]
+    first: tuple[str, str]
+    sentences: Sequence[str]
+    missing: Sequence[str]
+    page: Path | None
+
+
+def stressed(
+    folder: Path,
+    stress: Stress,
+    fitness_order: Sequence[str],
+    failed: Mapping[str, str],
+    by_stress: bool,
+    page: Path | None,
+) -> Stressed:
+    """Return the document of a run's stress; ``by_stress``: the order."""
+    return Stressed(
+        folder=folder,
+        grid=stress.settings.version,
+        draws=stress.settings.draws,
+        episodes=stress.settings.episodes,
+        ranking=ordered(stress, fitness_order, by_stress),
+        first=(ordered(stress, fitness_order, False)[0].candidate, stress.summaries[0].candidate),
+        sentences=sentences(stress, fitness_order),
+        missing=missing(stress, failed),
+        page=page,
+    )
+
+
 DOCUMENTS: tuple[type[Document], ...] = (
     Error,
     Ranking,
@@ -391,6 +439,7 @@ DOCUMENTS: tuple[type[Document], ...] = (
     Runs,
     CheckedTask,
     Episodes,
+    Stressed,
     Verified,
     Written,
 )
