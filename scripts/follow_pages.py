@@ -19,8 +19,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
-# of torch, MKL and oneDNN; Warp, which has no variable for it, is told when Python starts
-PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+# of torch, MKL, oneDNN and the C library; Warp, which has no variable for it, is told when Python starts
+PORTABLE = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX",
+}
 WARP_PORTABLE = """
 try:
     import warp
