@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,9 +91,9 @@ def variables(home: Path, portable: bool) -> dict[str, str]:
     return shell
 
 
-def follow(page: str, work: Path, shell: dict[str, str]) -> Iterator[str]:
-    """Do the steps of a page in an empty folder, with the shell's variables; yield each difference."""
-    output = ""
+def follow(page: str, work: Path, shell: dict[str, str], say: Callable[[str], None]) -> bool:
+    """Do the steps of a page in an empty folder, with the shell's variables; return whether all was as on the page."""
+    output, same = "", True
     for step in steps((ROOT / page).read_text(encoding="utf-8")):
         if step.kind == "save":
             (work / step.file).parent.mkdir(exist_ok=True)
@@ -101,32 +102,38 @@ def follow(page: str, work: Path, shell: dict[str, str]) -> Iterator[str]:
             began = time.monotonic()
             done = subprocess.run(["bash", "-c", step.text], cwd=work, env=shell, capture_output=True, text=True)
             output = done.stdout
-            print(f"{time.monotonic() - began:5.0f} s  {step.text}", flush=True)
+            say(f"{time.monotonic() - began:5.0f} s  {step.text}")
             if done.returncode:
-                yield f"{step.text}\nended with {done.returncode}: {done.stderr[-2000:]}"
-                return
+                say(f"ended with {done.returncode}: {done.stderr[-2000:]}")
+                return False
         else:
             missing = verdicts(step.text) - verdicts(output)
-            if missing:
-                yield f"not printed: {sorted(missing)}\nbut:\n{output}"
+            same = same and not missing
+            say(f"not printed: {sorted(missing)}\nbut:\n{output}" if missing else "        as on the page")
+    return same
+
+
+def follow_all(python: str, portable: bool) -> bool:
+    """Follow the pages in a new environment of a Python; return whether all was as they say."""
+    same = True
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "environment"
+        subprocess.run([python, "-m", "venv", home], check=True)
+        for other in (False, True)[: 1 + portable]:
+            shell = variables(home, other)
+            for page in PAGES:
+                work = Path(folder) / f"{Path(page).stem}-{other}"
+                work.mkdir()
+                head = f"{python}, {'portable, ' * other}{page}: "
+                same = follow(page, work, shell, lambda text, head=head: print(f"{head}{text}", flush=True)) and same
+    return same
 
 
 def main(words: list[str]) -> int:
-    failed = False
-    for python in [word for word in words if word != "--portable"] or [sys.executable]:
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder) / "environment"
-            subprocess.run([python, "-m", "venv", home], check=True)
-            for portable in (False, True)[: 1 + ("--portable" in words)]:
-                shell = variables(home, portable)
-                for page in PAGES:
-                    print(f"{page}, {python}{', portable instructions' * portable}", flush=True)
-                    work = Path(folder) / f"{Path(page).stem}{'-portable' * portable}"
-                    work.mkdir()
-                    for difference in follow(page, work, shell):
-                        failed = True
-                        print(difference, flush=True)
-    return int(failed)
+    pythons = [word for word in words if word != "--portable"] or [sys.executable]
+    with ThreadPoolExecutor(len(pythons)) as pool:  # side by side
+        same = list(pool.map(lambda python: follow_all(python, "--portable" in words), pythons))
+    return int(not all(same))
 
 
 if __name__ == "__main__":
