@@ -1,6 +1,6 @@
 """A cube that leaves the hand ends the episode, not only one that is 24 cm away; leaving costs.
 
-The human baseline's episode goes on while the cube falls, a fifth of a second in which nothing can be learned, and its
+The human baseline's episode goes on while the cube falls, a fifth of a second in which nothing can be learnt, and its
 fall costs nothing. Here an episode ends 10 cm from the goal's position, and every step in the hand is worth something.
 """
 from envcoder_bench.torch_utils import quat_conjugate, quat_mul

@@ -1,4 +1,4 @@
-"""The hand's own view: where the cubes are is seen from the hand, so that one grasp is learned for all places.
+"""The hand's own view: where the cubes are is seen from the hand, so that one grasp is learnt for all places.
 
 A cube looks the same after a quarter turn, its quaternion does not: sine and cosine of four times the angle to it do.
 """

@@ -1,4 +1,4 @@
-"""Half of the episodes begin with cube A between the fingers, so that placing is practised before picking up is learned.
+"""Half of the episodes begin with cube A between the fingers, so that placing is practised before picking up is learnt.
 
 A reward for stacking teaches nothing as long as no stack is ever made. Fitness is measured from the task's own initial
 states, with both cubes on the table.
