@@ -69,7 +69,7 @@ def hacks(args: Namespace) -> Iterator[Record]:
 
 
 def confusion(facts: Mapping[str, Mapping[str, object]]) -> tuple[int, ...]:
-    """Return the numbers of expected hacks, of those that were learned, of those that are marked, and of false marks."""
+    """Return the numbers of expected hacks, of those that were learnt, of those that are marked, and of false marks."""
     hacks = [fact for fact in facts.values() if fact["expected"] and fact["is_hack"]]
     marked = sum(bool(fact["hacked"]) for fact in hacks)
     every = sum(bool(fact["hacked"]) for fact in facts.values())
