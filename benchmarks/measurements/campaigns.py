@@ -12,7 +12,7 @@ from bench import records
 from bench.records import Record
 from certainty_designs import EPISODES, EQUAL, Design
 
-from envcoder_bench.results.statistics import FitnessModel
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.serve.answers import best_of
 from envcoder_bench.serve.campaign import Campaign, Job, State
 from envcoder_bench.tasks.base import HUMAN

@@ -8,8 +8,9 @@ any of a campaign's tests is false is at most 5 %, however many there are and wh
 
 import numpy as np
 
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import MOST_SEEDS, Pair, campaign_pair, least_effect
-from envcoder_bench.results.statistics import LEVEL, Difference, FitnessModel
+from envcoder_bench.results.statistics import LEVEL
 
 FIRST = 0.8  # share of the level for the first ``every`` candidates; the others have halves of the rest
 HALF = 6.0  # seeds that spend half of a candidate's level

@@ -7,10 +7,11 @@ from typing import Any
 
 from envcoder_bench.core.words import counted, number
 from envcoder_bench.results.campaigns import candidate_level, detectable, pooled_pair
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point, StepFitnessLog, read_courses, read_curves, read_points
 from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair
 from envcoder_bench.results.ranking import Ranked, fitness_model
-from envcoder_bench.results.statistics import FitnessModel, look_level
+from envcoder_bench.results.statistics import look_level
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation, run_studies
 from envcoder_bench.serve.campaign import DONE, Campaign, Job

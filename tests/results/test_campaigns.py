@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from envcoder_bench.results.campaigns import candidate_level, detectable, pooled_pair, spent
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, least_effect
-from envcoder_bench.results.statistics import LEVEL, FitnessModel
+from envcoder_bench.results.statistics import LEVEL
 
 
 def model(seeds, gap=0.1):
