@@ -1,7 +1,7 @@
 """The tests of a campaign, which ranks many candidates one after another, and some again with further seeds.
 
-The seeds of a candidate's rankings are pooled, so that evidence accumulates. A candidate that is tested several times is
-chosen by what its tests said, so that the level of all of them together is bounded: each new candidate has a share of
+The seeds of a candidate's rankings are pooled, so that evidence accumulates. Which candidates are ranked again depends
+on what their tests said, so that the level of all tests of a candidate is bounded: each new candidate has a share of
 5 %, of which n seeds spend n / (n + HALF) (an error-spending function, Lan and DeMets, 1983). So the probability that
 any of a campaign's tests is false is at most 5 %, however many there are and whichever are repeated.
 """
