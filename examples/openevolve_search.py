@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from openevolve import run_evolution
-from openevolve.config import Config, LLMModelConfig
+from openevolve.config import Config
 
 import envcoder_bench
 

@@ -134,8 +134,8 @@ def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
         earliest = min(point.iteration for point in first)
         values["early"] = _mean([point.fitness for point in first if point.iteration == earliest])
     ended = _ended(row, course)
-    remarks = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
-    more = {"ended": "; ".join(filter(None, [ended, row.ended])), "remarks": remarks, "hacked": row.hacked}
+    notes = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
+    more = {"ended": "; ".join(filter(None, [ended, row.ended])), "notes": notes, "hacked": row.hacked}
     values.update({key: value for key, value in more.items() if value})
     return {**values, "error": fault_text(row.fault)} if row.fault else values
 

@@ -95,8 +95,8 @@ class Tools:
                 continue
             facts = {"defines": row.defines, "observation": row.obs_dim, "action": row.action_dim}
             facts.update({"left_out_by_the_config": row.unused} if row.unused else {})
-            remarks = [str(note.without_folders()) for note in [*row.notes, *row.not_compiled]]
-            answers.append({"name": row.name, "ok": True, **facts, **({"remarks": remarks} if remarks else {})})
+            notes = [str(note.without_folders()) for note in [*row.notes, *row.not_compiled]]
+            answers.append({"name": row.name, "ok": True, **facts, **({"notes": notes} if notes else {})})
         return {"ok": all(answer["ok"] for answer in answers), "files": answers}
 
     def plan(

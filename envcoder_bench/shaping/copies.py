@@ -149,14 +149,14 @@ def constant_reward(text: str) -> int:
 
 
 def without_effect(text: str, file: str) -> list[Fault]:
-    """Return remarks on functions that have no effect: helpers that nothing calls, constants, and ignored actions."""
+    """Return notes on functions that have no effect: helpers that nothing calls, constants, and ignored actions."""
     try:
         source = Source(text)
     except UnsupportedCode:
         return []
     called = {ALIASES.get(name, name): name for name in source.definitions if ALIASES.get(name, name) in KINDS}
     used = {*source.using([]).definitions, *source.reachable([*called.values(), *SECTION_TYPES])}
-    remarks = [
+    notes = [
         Fault(f"nothing calls it{near_type(name)}", file, statement.lineno, name, remedy="call it, or remove it")
         for name, statement in source.definitions.items()
         if isinstance(statement, ast.FunctionDef) and name not in used
@@ -166,12 +166,12 @@ def without_effect(text: str, file: str) -> list[Fault]:
         if function is None:
             continue
         if kind == OBSERVATION and _is_constant(function, _parameters(function)):
-            remarks.append(Fault("the observation is the same in every state", file, function.lineno, name))
+            notes.append(Fault("the observation is the same in every state", file, function.lineno, name))
         if kind in ACTION_TYPES and _is_constant(function, _parameters(function) & {"action", "actions"}):
             reads_all = function.args.vararg or function.args.kwarg
             message = "it does not read the action, so that the policy has no effect"
-            remarks += [] if reads_all else [Fault(message, file, function.lineno, name)]
-    return remarks
+            notes += [] if reads_all else [Fault(message, file, function.lineno, name)]
+    return notes
 
 
 def _parameters(function: ast.FunctionDef) -> set[str]:

@@ -47,7 +47,7 @@ class CandidateCheck:
         unused: its functions that ``--shaper_types`` leaves out.
         obs_dim, action_dim: widths of the observation and the action; the baseline's for missing functions.
         not_compiled: why, for each function that is not compiled.
-        notes: further remarks.
+        notes: what else to know before training.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
         form: what the components of its reward are, in words; empty without any.

@@ -169,7 +169,7 @@ def test_copies_are_refused(tmp_path):
 
 
 def test_answers_are_short(tmp_path):
-    rows = [{"name": f"c{k}", "fitness": 0.123456 + k, "remarks": ["x" * 300]} for k in range(40)]
+    rows = [{"name": f"c{k}", "fitness": 0.123456 + k, "notes": ["x" * 300]} for k in range(40)]
     text = short_json({"job": "j1", "candidates": rows, "x": float("nan"), "more": "path"})
     answer = json.loads(text)
     assert len(text.encode()) <= LIMIT and answer["left_out"] + len(answer["candidates"]) == 40
