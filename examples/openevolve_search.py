@@ -8,8 +8,8 @@ Its worker processes ask the evaluator at a socket. Those that ask together are 
 import sys
 from pathlib import Path
 
-from openevolve import run_evolution
-from openevolve.config import Config
+from openevolve import run_evolution  # pyright: ignore[reportMissingImports]
+from openevolve.config import Config  # pyright: ignore[reportMissingImports]
 
 import envcoder_bench
 

@@ -6,6 +6,8 @@ on what their tests said, so that the level of all tests of a candidate is bound
 any of a campaign's tests is false is at most 5 %, however many there are and whichever are repeated.
 """
 
+from typing import Any
+
 import numpy as np
 
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
@@ -27,8 +29,8 @@ def candidate_level(order: int, every: int) -> float:
     return LEVEL * (FIRST if block == 0 else (1 - FIRST) * 0.5**block) / every
 
 
-def spent(seeds: float | np.ndarray) -> float | np.ndarray:
-    """Return the share of its level that a candidate has spent after so many seeds."""
+def spent(seeds: Any) -> Any:
+    """Return the share of its level that a candidate has spent after so many seeds, a number or an array."""
     return seeds / (seeds + HALF)
 
 
@@ -41,7 +43,7 @@ def pooled_pair(model: FitnessModel, first: str, second: str, level: float, new:
         new: number of seeds that this test adds.
         seeds: number of all its seeds so far, those of rankings without ``second`` included.
     """
-    test = level * float(spent(seeds) - spent(seeds - new))
+    test = level * (spent(seeds) - spent(seeds - new))
     return campaign_pair(model, first, second, test, _later(level, seeds, model.difference(first, second).seeds))
 
 
