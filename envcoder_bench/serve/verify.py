@@ -108,7 +108,7 @@ def verify(
         difference.mean,
         (difference.low, difference.high),
         judge(difference, margin(run, name)),
-        campaign_pair(fresh, name, HUMAN, 1) if HUMAN in fresh.names else none,
+        campaign_pair(fresh, name, HUMAN, LEVEL) if HUMAN in fresh.names else none,
         folder.path,
     )
 

@@ -22,7 +22,7 @@ from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, m
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.contract import CandidateError, CandidateWarning, Fault, Shaping
-from envcoder_bench.shaping.copies import Known
+from envcoder_bench.shaping.copies import Known, without_effect
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
@@ -164,6 +164,7 @@ def _check_all(
             # a copy trains as well as its original: a search refuses it, a run does not
             copied = None if row.baseline else known.fault(source.name, source.source)
             row.notes += [] if copied is None else [copied]
+            row.notes += [] if row.baseline else without_effect(source.source, source.file)
             known.add(source.name, source.source)
     return rows, shapings
 
