@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcoder_bench.core.words import aligned, counted, join_words, number, shorten, wrap
+from envcoder_bench.results.statistics import mean_or_nan
 from envcoder_bench.results.stress import DECILE, MOTION, Stress, Summary
 
 NAME_WIDTH = 20
@@ -18,12 +19,12 @@ def render_stress(
     settings = stress.settings
     order = "the worst decile" if by_stress else "fitness"
     title = f"{counted(settings.draws, 'draw')} of {counted(settings.episodes, 'episode')}, ranked by {order}"
-    sections = ["\n".join([f"stress grid {settings.version}: {title}", *aligned(_table(rows), range(1, 6))])]
+    sections = ["\n".join([f"stress grid {settings.version}: {title}", *aligned(stress_rows(rows), range(1, 6))])]
     columns = [name for name in MOTION if any(name in row.motion for row in rows)]
     if columns:
-        sections.append(
-            "\n".join(["motion under stress", *aligned(_motion(rows, columns), range(1, len(columns) + 1))])
-        )
+        sections.append("\n".join(["motion under stress", *aligned(motion_rows(rows), range(1, len(columns) + 1))]))
+    if stress.commands:
+        sections.append("\n".join(["commands of velocity", *aligned(command_rows(stress, rows), range(2, 7))]))
     touched = [f"{row.candidate}: {join_words(row.new_contacts)}" for row in rows if row.new_contacts]
     if touched:
         sections.append(
@@ -57,10 +58,16 @@ def missing(stress: Stress, failed: Mapping[str, str]) -> list[str]:
     for name, reason in settings.absent.items():
         by_reason.setdefault(reason, []).append(name)
     absent = [f"not measured: {join_words(names)}, because {reason}" for reason, names in by_reason.items()]
-    return [*absent, *settings.notes, *(f"{name}: {reason}" for name, reason in failed.items())]
+    observed = [
+        f"{name} observes what a robot does not measure: {join_words(things)}"
+        for name, things in settings.unmeasured.items()
+        if things
+    ]
+    return [*absent, *settings.notes, *observed, *(f"{name}: {reason}" for name, reason in failed.items())]
 
 
-def _table(rows: Sequence[Summary]) -> list[list[str]]:
+def stress_rows(rows: Sequence[Summary]) -> list[list[str]]:
+    """Return the header and a row for each candidate."""
     head = ["candidate", "nominal", "mean", f"worst {DECILE:.0%}", "CVaR", "reach end", "breaks by"]
     return [
         head,
@@ -84,7 +91,23 @@ def _interval(values: tuple[float, float, float]) -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def _motion(rows: Sequence[Summary], columns: Sequence[str]) -> list[list[str]]:
+def motion_rows(rows: Sequence[Summary]) -> list[list[str]]:
+    """Return the header and a row for each candidate: means of the measured columns over the disturbed draws."""
+    columns = [name for name in MOTION if any(name in row.motion for row in rows)]
     head = ["candidate", *(name.replace("_", " ") for name in columns)]
     values = [[number(row.motion.get(name, float("nan")), 3) for name in columns] for row in rows]
     return [head, *([shorten(row.candidate, NAME_WIDTH), *cells] for row, cells in zip(rows, values))]
+
+
+def command_rows(stress: Stress, rows: Sequence[Summary]) -> list[list[str]]:
+    """Return the header and a row for each candidate and axis: means over the seeds."""
+    names = ("gain", "dead_zone", "drift", "overshoot", "ended")
+    cells = [["candidate", "axis", *(name.replace("_", " ") for name in names)]]
+    for row in rows:
+        of_candidate = [each for each in stress.commands if each.candidate == row.candidate]
+        for axis in dict.fromkeys(each.axis for each in of_candidate):
+            values = [[getattr(each, name) for each in of_candidate if each.axis == axis] for name in names]
+            cells.append(
+                [shorten(row.candidate, NAME_WIDTH), axis, *(number(round(mean_or_nan(x), 3), 3) for x in values)]
+            )
+    return cells

@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from envcoder_bench.results.csv_log import table_text
 from envcoder_bench.results.statistics import LEVEL, holm
 from envcoder_bench.results.stress_grid import NOMINAL, Axis, StressGrid, stress_grid
 
-FILE, SETTINGS = "stress.csv", "stress.json"
+FILE, COMMANDS, SETTINGS = "stress.csv", "stress_commands.csv", "stress.json"
 NAN = math.nan
 DECILE = 0.1
 PASSES, RESAMPLED = 0.9, 1000
@@ -69,12 +69,36 @@ class Row:
 
 
 @dataclass(frozen=True)
+class CommandRow:
+    """How a policy follows commands of velocity along one axis, without disturbances. Unknown numbers are NaN.
+
+    Attributes:
+        axis: x, y or yaw.
+        gain: response over command, of the larger commands.
+        dead_zone: the greatest command up to which the response is less than half of that, m/s or rad/s; 0 without one.
+        drift: speed at the command zero, m/s or rad/s.
+        overshoot: by how much the response to the largest commands exceeds its steady value, as a share.
+        ended: share of the episodes that end early.
+    """
+
+    candidate: str
+    seed: int
+    axis: str
+    gain: float
+    dead_zone: float
+    drift: float
+    overshoot: float
+    ended: float
+
+
+@dataclass(frozen=True)
 class Settings:
     """How the rows were measured, and why columns are absent.
 
     Attributes:
         milliseconds: length of an episode; 0: full ones.
         notes: lines on what this task cannot show.
+        unmeasured: what candidates observe that a robot does not measure, by candidate.
     """
 
     version: int
@@ -83,6 +107,7 @@ class Settings:
     milliseconds: int
     absent: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unmeasured: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def grid(self) -> StressGrid:
@@ -90,7 +115,8 @@ class Settings:
 
     def same(self, other: Settings) -> bool:
         """Return whether rows of both can be compared."""
-        return replace(self, absent={}, notes=[]) == replace(other, absent={}, notes=[])
+        empty: dict[str, Any] = {"absent": {}, "notes": [], "unmeasured": {}}
+        return replace(self, **empty) == replace(other, **empty)
 
 
 @dataclass(frozen=True)
@@ -155,10 +181,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Stress:
-    """The rows of a run and their summary."""
+    """The rows of a run and their summary; without commands of velocity in the task there are no ``commands``."""
 
     settings: Settings
     rows: tuple[Row, ...]
+    commands: tuple[CommandRow, ...] = ()
 
     @cached_property
     def summaries(self) -> list[Summary]:
@@ -334,6 +361,10 @@ def write_stress(folder: Path, stress: Stress) -> None:
         ]
         for row in sorted(stress.rows, key=lambda row: (*row.key, row.draw))
     )
+    if stress.commands:
+        names = [each.name for each in fields(CommandRow)]
+        followed = (astuple(row) for row in sorted(stress.commands, key=lambda row: (row.candidate, row.seed)))
+        write_atomic(folder / COMMANDS, table_text(names, followed))
     write_atomic(folder / FILE, table_text(header, rows))
 
 
@@ -345,9 +376,18 @@ def read_stress(folder: Path) -> Stress | None:
         settings = Settings(**read_json(folder / SETTINGS))
         text = (folder / FILE).read_text(encoding="utf-8")
         rows = tuple(_row(cells) for cells in csv.DictReader(io.StringIO(text, newline="")))
+        commands: tuple[CommandRow, ...] = ()
+        if (folder / COMMANDS).is_file():
+            text = (folder / COMMANDS).read_text(encoding="utf-8")
+            commands = tuple(_command_row(cells) for cells in csv.DictReader(io.StringIO(text, newline="")))
     except (TypeError, KeyError, UnicodeDecodeError) as error:
         raise ValueError(f"{folder / FILE} is damaged ({error}): remove it, and measure again") from error
-    return Stress(settings, rows)
+    return Stress(settings, rows, commands)
+
+
+def _command_row(cells: dict[str, str]) -> CommandRow:
+    numbers = {name: float(text or NAN) for name, text in cells.items() if name not in ("candidate", "seed", "axis")}
+    return CommandRow(cells["candidate"], int(cells["seed"]), cells["axis"], **numbers)
 
 
 def _row(cells: dict[str, Any]) -> Row:

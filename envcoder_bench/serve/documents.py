@@ -18,7 +18,7 @@ from envcoder_bench.report.stress import missing, ordered, sentences
 from envcoder_bench.results.effects import Effect
 from envcoder_bench.results.pairs import Pair, advice
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.stress import Stress, Summary
+from envcoder_bench.results.stress import CommandRow, Stress, Summary
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.check import CandidateCheck, CheckResult
 from envcoder_bench.tools.compare import Comparison, notes
@@ -132,6 +132,32 @@ class Policies(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stressed(Document):
+    """``envcoder-bench stress``: final policies under the disturbances of the stress grid.
+
+    Attributes:
+        ranking: the candidates, by fitness, or with ``--rank_by stress`` by their worst decile.
+        commands: how policies follow commands of velocity, for each seed and axis; empty for a task without them.
+        first: the first of them by fitness, and by the worst decile.
+        sentences: where the two orders disagree, and what passes in simulation.
+        missing: columns that the task does not have, disturbances that it does not notice, and candidates without
+            policies, in words.
+    """
+
+    kind: Literal["stress"] = "stress"
+    folder: Path
+    grid: int
+    draws: int
+    episodes: int
+    ranking: Sequence[Summary]
+    commands: Sequence[CommandRow]
+    first: tuple[str, str]
+    sentences: Sequence[str]
+    missing: Sequence[str]
+    page: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ranking(Document):
     """``eval-shapers``: the ranking of a run.
 
@@ -142,6 +168,7 @@ class Ranking(Document):
         effects: the variants of ``--terms`` and ``--sweep``.
         page: report.html, if it is written.
         policies: with ``--terrains``, the result of eval-policies.
+        stress: with ``--stress``, the result of ``envcoder-bench stress``.
     """
 
     kind: Literal["ranking"] = "ranking"
@@ -154,6 +181,7 @@ class Ranking(Document):
     effects: Sequence[Effect] = ()
     page: Path | None = None
     policies: Policies | None = None
+    stress: Stressed | None = None
 
 
 def ranking(result: "RunResult", page: Path | None = None) -> Ranking:
@@ -381,30 +409,6 @@ class Verified(Document):
     folder: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stressed(Document):
-    """``envcoder-bench stress``: final policies under the disturbances of the stress grid.
-
-    Attributes:
-        ranking: the candidates, by fitness, or with ``--rank_by stress`` by their worst decile.
-        first: the first of them by fitness, and by the worst decile.
-        sentences: where the two orders disagree, and what passes in simulation.
-        missing: columns that the task does not have, disturbances that it does not notice, and candidates without
-            policies, in words.
-    """
-
-    kind: Literal["stress"] = "stress"
-    folder: Path
-    grid: int
-    draws: int
-    episodes: int
-    ranking: Sequence[Summary]
-    first: tuple[str, str]
-    sentences: Sequence[str]
-    missing: Sequence[str]
-    page: Path | None
-
-
 def stressed(
     folder: Path,
     stress: Stress,
@@ -420,6 +424,7 @@ def stressed(
         draws=stress.settings.draws,
         episodes=stress.settings.episodes,
         ranking=ordered(stress, fitness_order, by_stress),
+        commands=stress.commands,
         first=(ordered(stress, fitness_order, False)[0].candidate, stress.summaries[0].candidate),
         sentences=sentences(stress, fitness_order),
         missing=missing(stress, failed),

@@ -21,6 +21,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import counted, join_some
 from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.results.stress import FILE, Row, Settings, Stress, read_stress, write_stress
 from envcoder_bench.results.stress_grid import stress_grid
 from envcoder_bench.run.folder.checkpoint import GroupKey
@@ -29,8 +30,10 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
+from envcoder_bench.stress.sensors import unmeasured
 
 MOST_ENVS = {"cpu": 8_192, "cuda": 65_536}  # environments of a part
 Policies = Mapping[GroupKey, tuple[nn.Module, str]]  # and the digest of its file
@@ -76,22 +79,26 @@ def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log
     run = open_run(path)
     with run.folder.locked(), settings_kept():
         torch.set_num_threads(1)
+        policies, failed = _policies(run, asked.candidates)
         with user_input():
-            settings = _settings(run, asked)
+            settings = _settings(asked)
             before = read_stress(run.folder.path)
         if before is not None and not before.settings.same(settings):
-            had = f"{before.settings.draws} draws of {before.settings.episodes} episodes"
+            had = f"{counted(before.settings.draws, 'draw')} of {counted(before.settings.episodes, 'episode')}"
             raise UserError(f"{run.folder.path / FILE} has {had}, or another length: ask for the same, or remove it")
-        policies, failed = _policies(run, asked.candidates)
         rows = [] if before is None else [row for row in before.rows if _is_fresh(row, policies)]
-        measured = Measured(run, Stress(settings if before is None else before.settings, tuple(rows)), failed)
         there = {row.key for row in rows}
+        kept = Stress(settings, ())
+        if before is not None:
+            commands = tuple(row for row in before.commands if (row.candidate, row.seed) in there)
+            kept = Stress(before.settings, tuple(rows), commands)
+        measured = Measured(run, kept, failed)
         _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, asked, tell)
         measured.stress = read_stress(run.folder.path) or measured.stress  # as anybody will read it
     return measured
 
 
-def _settings(run: OpenedRun, asked: Asked) -> Settings:
+def _settings(asked: Asked) -> Settings:
     grid = stress_grid()
     draws = len(grid.draws) if asked.draws is None else asked.draws
     episodes = grid.episodes if asked.episodes is None else asked.episodes
@@ -141,10 +148,32 @@ def _measure(measured: Measured, policies: Policies, asked: Asked, tell: Callabl
         last = first + len(part)
         names = join_some([group.name for group in part])
         tell(f"{counted(len(part), 'policy', 'policies')}, {last} of {len(groups)}: {names}")
+        modules = [policies[group.key][0] for group in part]
+        commands, reason = probe_commands(spec, part, lambda env, modules=modules: acting(env, modules))
         rows, settings, faults = measure_groups(spec, part, policies, settings)
+        settings = replace(
+            settings,
+            absent={**settings.absent, **({"commands": reason} if reason else {})},
+            unmeasured={**measured.stress.settings.unmeasured, **{group.name: unmeasured(group) for group in part}},
+        )
         measured.failed.update(faults)
-        measured.stress = Stress(settings, (*measured.stress.rows, *rows))
+        before = measured.stress
+        measured.stress = Stress(settings, (*before.rows, *rows), (*before.commands, *commands))
         write_stress(measured.run.folder.path, measured.stress)
+
+
+def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
+    """Return the policies of all groups as one function of padded observations; each has its own rows alone."""
+    modules = [module.to(env.device) for module in modules]
+
+    def act(obs: Tensor) -> Tensor:
+        actions = torch.zeros_like(env.actions)
+        for g, module in enumerate(modules):
+            rows = env.layout.slice(g)
+            actions[rows, : env.action_dims[g]] = module(obs[rows, : env.obs_dims[g]].contiguous())
+        return actions
+
+    return act
 
 
 def _spec(run: OpenedRun, asked: Asked, names: set[str]) -> RunSpec:
@@ -173,17 +202,9 @@ def measure_groups(
     steps = env.full_episode
     if settings.milliseconds:
         steps = min(steps, max(1, round(settings.milliseconds / (1000.0 * task.dt))))
-    modules = [policies[group.key][0].to(env.device) for group in groups]
-
-    def policy(obs: Tensor) -> Tensor:
-        actions = torch.zeros_like(env.actions)
-        for g, module in enumerate(modules):
-            rows = layout.slice(g)
-            actions[rows, : env.action_dims[g]] = module(obs[rows, : env.obs_dims[g]].contiguous())
-        return actions
-
     with torch.no_grad():
-        played = run_episodes(env, policy, 1, EVALUATION_STEP, steps=steps, recorder=motion).cpu()
+        act = acting(env, [policies[group.key][0] for group in groups])
+        played = run_episodes(env, act, 1, EVALUATION_STEP, steps=steps, recorder=motion).cpu()
     env.dispatch.poll()
     shape = (layout.num_groups, 1 + settings.draws, settings.episodes)
     fitness = played.fitness.double().view(shape).mean(dim=2).tolist()

@@ -1,13 +1,15 @@
 """Planted policies are found by their columns, and a policy's stress depends on nothing but the policy."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
-from helpers import SETTINGS, SHORT
+from helpers import SETTINGS, SHORT, refused
 from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS, groups_of, stress_of
 
 from envcoder_bench import evaluate
+from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
@@ -15,6 +17,7 @@ from envcoder_bench.results.stress import FILE, Settings
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.stress import measure
 from envcoder_bench.stress.measure import Asked, stress_run
+from envcoder_bench.tasks.sim_task import SimTask
 
 SMALL = Settings(1, draws=4, episodes=2, milliseconds=400)
 
@@ -110,8 +113,40 @@ def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folde
     assert sorted(stress_run(run_folder, asked).stress.rows, key=str) == sorted(whole.rows, key=str)
     assert file.read_bytes() == text and len(played) == 2
     assert not stress_run(run_folder, asked).failed and len(played) == 2  # all is there
-    with pytest.raises(UserError, match="has 4 draws of 1 episodes"):
+    with pytest.raises(UserError, match="has 4 draws of 1 episode,"):
         stress_run(run_folder, dataclasses.replace(asked, draws=5))
+
+
+def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_folder, capsys):
+    words = ["stress", str(run_folder), "--draws", "4", "--episodes", "1", "--device", "cpu"]
+    stress_run(run_folder, Asked(draws=4, episodes=1))
+    assert main([*words, "--rank_by", "stress"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 draws of 1 episode, ranked by the worst decile" in shown and "deployable" not in shown
+    assert shown.count("not measured: ") == 4 and "Under stress" in (run_folder / "report.html").read_text()
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "stress" and {each["candidate"] for each in document["ranking"]} == {"a", "b"}
+    assert len(document["ranking"][0]["worst_decile"]) == 3 and document["draws"] == 4
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--draws", "65"], "the grid has 1 to 64 draws"),
+        (["--candidate", "c"], "no candidate 'c'"),
+        (["--seconds", "0"], "--seconds 0: it must be greater than 0"),
+    ],
+)
+def test_bad_input_is_one_line(run_folder, words, told, capsys):
+    assert told in refused(main, ["stress", run_folder, "--device", "cpu", *words], capsys)
+
+
+def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):
+    spec, groups = cartpole
+    monkeypatch.setattr(SimTask, "simulator", lambda self: None)
+    with pytest.raises(UserError, match="Cartpole brings its own simulation, which cannot be disturbed"):
+        stress_of(spec, groups, BALANCE, SMALL)
 
 
 def _counted(function, calls):
