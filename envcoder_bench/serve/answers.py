@@ -73,7 +73,7 @@ def verdict(pair: Pair) -> dict[str, Any]:
     values = {"difference": pair.mean, "interval": [pair.low, pair.high], "verdict": pair.verdict}
     if pair.reason:
         return {"verdict": pair.verdict, "reason": pair.reason}
-    more = {"more_seeds": max(1, pair.seeds_needed - pair.seeds)} if pair.seeds_needed else {}
+    more = {"more_seeds": max(1, pair.seeds_needed - pair.seeds)} if pair.seeds_needed and pair.mean > 0 else {}
     return {**values, "seeds": pair.seeds, **more}
 
 

@@ -174,6 +174,10 @@ def test_answers_are_short(tmp_path):
     answer = json.loads(text)
     assert len(text.encode()) <= LIMIT and answer["left_out"] + len(answer["candidates"]) == 40
     assert answer["candidates"][0]["fitness"] == 0.123 and answer["x"] is None and answer["more"] == "path"
+    paths = {"human": f"/{'x' * 150}/human.py"}
+    keys = [f"key_{k}" for k in range(400)]
+    many = json.loads(short_json({"state": keys, "fitness": "y " * 150, "baselines": paths}))
+    assert many["baselines"] == paths and len(many["fitness"]) > 290 and len(many["state"]) + many["left_out"] == 400
     assert len(short_json({"a": "é" * 5000}).encode()) <= LIMIT
     assert json.loads(short_json({"a": "short"})) == {"a": "short"}
 
