@@ -181,8 +181,10 @@ class Tools:
 
     def final(self, seeds: int = 10) -> dict[str, Any]:
         self._started()
+        state = self.campaign.state
+        iterations = self.campaign.job(state.champion_job).iterations if state.champion_job else 0
         with self._working():
-            size = self._size(self.campaign.state.task, 3 * seeds)
+            size = self._size(state.task, 3 * seeds, iterations)
         return self._add("final", {}, seeds, size["iterations"])
 
     def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> dict[str, Any]:

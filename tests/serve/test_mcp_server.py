@@ -94,6 +94,29 @@ def test_a_hostile_client_gets_errors(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"secret.py", "work"}
 
 
+def test_two_clients_share_the_campaign(tmp_path):
+    """Both rank at once: no job is lost, no seed is given twice, and a name is taken once."""
+    tools, errors = campaigns.tools_in(tmp_path / "work"), []
+
+    async def rank(client, names):
+        agent = Agent(client)
+        for name, text in names.items():
+            answer = await agent("rank", sources={name: campaigns.source(text)}, iterations=1)
+            errors.extend([answer] if isinstance(answer, str) else [])
+
+    async def run():
+        app = server.make_server(tools)
+        async with Client(app) as one, Client(app) as two, anyio.create_task_group() as both:
+            both.start_soon(rank, one, {"a": "cos", "same": "tan"})
+            both.start_soon(rank, two, {"b": "sin", "same": "exp"})
+
+    anyio.run(run)
+    jobs = tools.campaign.state.jobs
+    assert sorted(name for job in jobs for name in job.candidates) == ["a", "b", "same"]
+    assert len({job.name for job in jobs}) == 3 and sorted(job.seed for job in jobs) == [1, 4, 7]
+    assert len(errors) == 1 and "another candidate was named same" in errors[0]
+
+
 def test_a_fault_of_the_server_is_not_shown(tmp_path, monkeypatch):
     tools = campaigns.tools_in(tmp_path / "a")
     monkeypatch.setattr(tools, "tasks", lambda: {}["/home/somebody"])
