@@ -69,4 +69,6 @@ def search(address, model, programs=40, workers=10, folder="shinka"):
 
 
 if __name__ == "__main__":
-    search(*sys.argv[1:3])
+    if len(sys.argv) != 3:
+        sys.exit("give the address of the evaluator and a model")
+    search(sys.argv[1], sys.argv[2])
