@@ -20,7 +20,8 @@ def make_run(path, begun="2026-01-31T12:34:56+0000", rows=ROWS, complete=True):
     path.mkdir(parents=True)
     config = "task:\n  name: Cartpole\n"
     (path / "config.yaml").write_text(config)
-    record = {"format": FORMAT, "begun": begun, "software": [], "config": config, "sources": {}, "before": []}
+    record = {"format": FORMAT, "begun": begun, "software": [], "config": config}
+    record.update(sources={}, fitness={}, before=[], files={})
     (path / "run.json").write_text(json.dumps(record))
     if rows:
         write_results(path / "results.csv", rows)
