@@ -90,12 +90,11 @@ def _best(folder: RunFolder) -> tuple[str, float | None]:
     The ranking of a complete run is that in summary.json, which the run printed: it also orders equal candidates.
     """
     if folder.complete:
-        rows = read_json(folder.summary)["ranking"]
-        ranked = [
-            (one_line(row["candidate"]), row["baseline"], float(row["fitness"]))
-            for row in rows
-            if row["rank"] is not None
-        ]
+        rows = read_json(folder.summary).get("ranking")
+        if not isinstance(rows, list):
+            raise ValueError(f"{folder.summary}: not the summary of a run")
+        measured = [row for row in rows if row["rank"] is not None]
+        ranked = [(one_line(row["candidate"]), row["baseline"], float(row["fitness"])) for row in measured]
     else:
         results = rank(read_results(folder.results)) if folder.results.is_file() else []
         ranked = [(row.candidate, row.baseline, row.fitness) for row in results if row.rank is not None]
