@@ -12,6 +12,7 @@ from envcoder_bench.jail.probing import confinement
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import described, resolve
+from envcoder_bench.run.prepare.forecast import Physics
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -179,7 +180,8 @@ class SearchSpec:
             prepare(replace(spec.changed(untrusted=False), sources=()), probe)
             planner.refuse_too_large()
             devices = _num_devices(described(self.task, self.overrides).config)
-            expected["time"] = time_line(spec.config, self.settings, probe, devices)
+            physics = Physics.of(probe) if probe is not None and spec.config.device == "cpu" else None
+            expected["time"] = time_line(spec.config, self.settings, physics, devices)
         confinement()
         return expected
 
