@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
+from envcoder_bench.results.fitness_model import unseen_share
 from envcoder_bench.results.hacks import HALF_STEP
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import unseen_share
 from envcoder_bench.tasks.base import UNTRAINED
 
 LONGER = "a new run with more --learning_iterations"  # races and searches cannot be extended

@@ -11,17 +11,10 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.fitness_model import Difference, FitnessModel, unseen_share
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import (
-    LEVEL,
-    NAN,
-    Difference,
-    FitnessModel,
-    corrected,
-    look_level,
-    unseen_share,
-)
+from envcoder_bench.results.statistics import LEVEL, NAN, corrected, look_level
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"

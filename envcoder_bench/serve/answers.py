@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from envcoder_bench.core.words import counted, number
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point, StepFitnessLog, read_curves, read_points
 from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair, least_effect
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import FitnessModel, look_level
+from envcoder_bench.results.statistics import look_level
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import run_model, run_studies
 from envcoder_bench.serve.campaign import Campaign, Job

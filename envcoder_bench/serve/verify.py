@@ -23,8 +23,9 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import stamped_folder
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.effects import SIZE
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import Pair, campaign_pair
-from envcoder_bench.results.statistics import LEVEL, Difference, FitnessModel
+from envcoder_bench.results.statistics import LEVEL
 from envcoder_bench.run.fitness import read_file
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, run_model

@@ -22,11 +22,12 @@ from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.table import numbers, render_table
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import read_curves
 from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import Ranked, rank
 from envcoder_bench.results.rows import NAN, Result
-from envcoder_bench.results.statistics import Difference, Evaluation, FitnessModel, spearman
+from envcoder_bench.results.statistics import Evaluation, spearman
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.search.merit import Merits
@@ -334,7 +335,11 @@ def unlearnt(comparison: Comparison) -> dict[str, str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return explanations of ``shared_table``, and the correlations, one line each."""
+    """Return how the ranking is ordered, explanations of ``shared_table``, and the correlations, one line each."""
+    return [*order_notes(comparison), *_shared_notes(comparison)]
+
+
+def _shared_notes(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.runs))
     differences = [difference for row in comparison.shared for difference in row.differences.values()]
     lines = [
@@ -383,7 +388,7 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     if comparison.shared:
         header, rows = shared_table(comparison)
         more.append("\n".join(["in several runs", "", *aligned([header, *rows])]))
-        more.append("\n".join(notes(comparison)))
+        more.append("\n".join(_shared_notes(comparison)))
     if comparison.settings:
         lines = [f"  {one_line(key)}: {' | '.join(values)}" for key, values in comparison.settings.items()]
         more.append("\n".join(["different settings:", *lines]))

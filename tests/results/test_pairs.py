@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import (
     BETTER,
     CANNOT_TELL,
@@ -20,7 +21,7 @@ from envcoder_bench.results.pairs import (
 )
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
-from envcoder_bench.results.statistics import Difference, FitnessModel, corrected
+from envcoder_bench.results.statistics import corrected
 from envcoder_bench.shaping.contract import Fault
 
 MEANS = {"human": 0.5, "a": 0.9, "b": 0.86, "c": 0.2}

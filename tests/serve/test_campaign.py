@@ -10,7 +10,7 @@ import pytest
 from certainty_designs import EQUAL
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.statistics import FitnessModel
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.serve import intake, jobs
 from envcoder_bench.serve.answers import best_of, compared
 from envcoder_bench.serve.campaign import FILE, FINAL_SEED, Campaign, Job, State

@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from envcoder_bench.core.words import counted, cut
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.pairs import CANNOT_TELL
-from envcoder_bench.results.statistics import FitnessModel, half_width
+from envcoder_bench.results.statistics import half_width
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, difference
 from envcoder_bench.search.terms import effects_text
 from envcoder_bench.shaping.contract import Fault
