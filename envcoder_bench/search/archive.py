@@ -166,7 +166,7 @@ class Archive:
         """Return what is known of all attempts, baselines and ``untrained`` with a whole training."""
         whole = [a for a, _ in _measured([*self.references, *self.attempts]) if not a.stopped_at]
         # earlier versions did not write the seeds of a fitness
-        results = [(a.name, a.round, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
+        results = [(a.name, a.round > 0, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
         return _merits(tuple(results), self.reference, self.bounds)
 
     def order(self) -> list[str]:
@@ -213,10 +213,10 @@ class Archive:
 
 @lru_cache(maxsize=8)
 def _merits(
-    results: tuple[tuple[str, int, tuple[tuple[int, float], ...]], ...], reference: str, bounds: tuple[float, float]
+    results: tuple[tuple[str, bool, tuple[tuple[int, float], ...]], ...], reference: str, bounds: tuple[float, float]
 ) -> Merits:
-    rounds = {name: number for name, number, _ in results if number}
-    return Merits({name: dict(by_seed) for name, _, by_seed in results}, rounds, reference, bounds)
+    candidates = {name for name, is_candidate, _ in results if is_candidate}
+    return Merits({name: dict(by_seed) for name, _, by_seed in results}, candidates, reference, bounds)
 
 
 def noted(fault: Fault | str | None, note: str) -> str:

@@ -253,12 +253,9 @@ def _whole(runs: Mapping[str, OpenedRun], names: Names) -> dict[str, dict[int, f
 
 
 def _merits(runs: Mapping[str, OpenedRun], names: Names) -> Merits:
-    """Return the shrunken fitness; candidates are drawn to the mean of the first run that has them."""
-    rounds: dict[str, int] = {}
-    for number, label in enumerate(runs, 1):
-        own = {names[label, name]: name for run_label, name in names if run_label == label}
-        rounds.update({x: number for x, name in own.items() if name not in BASELINES and x not in rounds})
-    return Merits(_whole(runs, names), rounds, bounds=_bounds(runs))
+    """Return the shrunken fitness of all candidates together."""
+    candidates = {name for (_, own), name in names.items() if own not in BASELINES}
+    return Merits(_whole(runs, names), candidates, bounds=_bounds(runs))
 
 
 def _model(runs: Mapping[str, OpenedRun], names: Names) -> FitnessModel:
@@ -336,7 +333,7 @@ def unlearnt(comparison: Comparison) -> dict[str, str]:
 
 def notes(comparison: Comparison) -> list[str]:
     """Return how the ranking is ordered, explanations of ``shared_table``, and the correlations, one line each."""
-    return [*order_notes(comparison), *_shared_notes(comparison)]
+    return [*_order_notes(comparison), *_shared_notes(comparison)]
 
 
 def _shared_notes(comparison: Comparison) -> list[str]:
@@ -363,12 +360,12 @@ def _shared_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def order_notes(comparison: Comparison) -> list[str]:
+def _order_notes(comparison: Comparison) -> list[str]:
     """Return how the ranking is ordered, and what it pools."""
     lines = []
     if any(not math.isnan(row.expected) for row in comparison.ranked):
         lines.append(
-            "ranked by the fitness to expect on new seeds: without what a seed does to all, and drawn to the run's mean"
+            "ranked by the fitness to expect on new seeds: without what a seed does to all, and drawn to the mean"
         )
     pools = {name: keys for name, keys in comparison.pooled.items() if name != UNTRAINED}
     if pools:
@@ -383,7 +380,7 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     meaning = comparison.fitness_meaning
     tested = "" if comparison.pooled else "those of its run"
     parts = [render_table(comparison.ranked, meaning, width, bold, tested=tested, best=False).rstrip()]
-    parts += [wrap(line, width) for line in order_notes(comparison)]
+    parts += [wrap(line, width) for line in _order_notes(comparison)]
     more = [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
@@ -457,7 +454,7 @@ def _page_sections(comparison: Comparison) -> list[Section]:
     if comparison.shared:
         header, rows = shared_table(comparison)
         lines = [
-            *order_notes(comparison),
+            *_order_notes(comparison),
             *notes(comparison),
             *(f"{label}: {words}" for label, words in unlearnt(comparison).items()),
         ]

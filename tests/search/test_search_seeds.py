@@ -57,6 +57,6 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         assert {"human", "unshaped"} < set(found)
         assert all(own == expected for own in found.values())
     again = used(folder / "validation")
-    assert len(again) == 4 and all(own == [4, 5, 6] for own in again.values())  # without baselines
+    assert len(again) == 4 and all(own == [20_000, 20_001, 20_002] for own in again.values())  # without baselines
     final = used(folder / "final")
-    assert len(final) == 4 and all(own == [7, 8] for own in final.values())
+    assert len(final) == 4 and all(own == [20_003, 20_004] for own in final.values())
