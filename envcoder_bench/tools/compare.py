@@ -223,12 +223,13 @@ def _together(runs: Mapping[str, OpenedRun], names: Names, pooled: bool) -> list
 
 
 def _rows(runs: Mapping[str, OpenedRun], names: Names) -> list[Result]:
-    """Return the rows of all runs with other names; of two of one candidate and seed the first that has a fitness."""
+    """Return the rows of all runs with other names; of two of one candidate and seed the first whole training."""
     rows: dict[tuple[str, int], Result] = {}
     for label, run in runs.items():
         for row in run.rows:
             named = replace(row, candidate=names[label, row.candidate])
-            if named.key not in rows or not rows[named.key].measured:
+            before = rows.get(named.key)
+            if before is None or not before.measured or (before.stopped_at and named.measured):
                 rows[named.key] = named
     return list(rows.values())
 

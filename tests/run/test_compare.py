@@ -100,7 +100,8 @@ def test_runs_that_differ_in_their_seeds_are_one_run(tmp_path):
 def test_only_whole_trainings_are_compared(tmp_path):
     """A race stopped b of the second run, and the third run is not complete."""
     fitness = {"human": [0.5, 0.6], "a": [0.7, 0.9], "b": [0.1, 0.2], "c": [0.3, 0.3]}
-    folders = [made(tmp_path / name, fitness) for name in ("one", "raced", "unfinished")]
+    other = ["num_envs_per_candidate=8"]
+    folders = [made(tmp_path / x, fitness, overrides=other * (x == "raced")) for x in ("one", "raced", "unfinished")]
     for folder in folders[:2]:
         (folder / "summary.json").write_text(json.dumps({"fitness_meaning": "Uprightness.", "ranking": []}))
     rows = read_results(folders[1] / "results.csv")

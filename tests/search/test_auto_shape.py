@@ -126,7 +126,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert "# final evaluation: " in head
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
     names = ("human", "unshaped", "untrained", best.name)
-    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in ("10003", "10004")]
+    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in ("10005", "10006")]
     assert set(archive.untrained.by_seed) == {0, 1, 2} and "untrained" in (folder / "report.html").read_text()
 
 

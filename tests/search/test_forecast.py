@@ -44,8 +44,8 @@ PHYSICS = Physics(1000.0, 2, 500)
 def test_steps_are_those_of_all_rounds_and_the_final_evaluation(monkeypatch):
     cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "learning_iterations=5", "seeds=3", "device=cpu"]).config
     horizon = cfg.params["config"]["horizon_length"]
-    # the best three so far are in the second round; five are compared with three seeds, before the final evaluation
-    groups, after = 3 * (2 * (8 + 2) + 3), 5 * 3 + 5 * 3
+    # the best three so far are in the second round; five are compared with five seeds, before the final evaluation
+    groups, after = 3 * (2 * (8 + 2) + 3), 5 * 5 + 5 * 3
     line, (steps, played, *_) = said(monkeypatch, cfg, settings(), PHYSICS)
     assert steps == (groups + after) * 16 * 5 * horizon
     points = cfg.evaluation.points * cfg.evaluation.num_envs * min(cfg.evaluation.point_steps or 500, 500)
@@ -76,7 +76,7 @@ def test_time_is_a_range_around_the_speed_of_the_physics(monkeypatch):
 
 def test_time_left_is_that_of_later_rounds_and_the_final_evaluation_at_this_pace():
     cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "seeds=3", "device=cpu"]).config
-    groups, final = 3 * (2 * (8 + 2) + 3) / 2, 5 * 3 + 5 * 3  # of a round, of what comes after
+    groups, final = 3 * (2 * (8 + 2) + 3) / 2, 5 * 5 + 5 * 3  # of a round, of what comes after
     assert forecast.time_left(cfg, settings(), 1, 10.0, 60.0) == 10.0 + 60.0 * (1 + final / groups)
     assert forecast.time_left(cfg, settings(), 2, 10.0, 60.0) == pytest.approx(60.0 * final / groups)
 
