@@ -237,7 +237,7 @@ def _rows(runs: Mapping[str, OpenedRun], names: Names) -> list[Result]:
 def _evaluation(runs: Mapping[str, OpenedRun], names: Names) -> Evaluation:
     """Return the episodes of the final evaluations with other names."""
     evaluation: Evaluation = {}
-    for label, run in reversed(runs.items()):
+    for label, run in reversed([*runs.items()]):
         for (name, seed), episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
             evaluation[names[label, name], seed] = episodes
     return evaluation
