@@ -37,7 +37,8 @@ def _physics(world: Any) -> Iterator[str]:
         told = [f"{x} {facts[x]}{f'; {drives[x]}' if x in drives and not each else ''}" for x in joints]
         yield (
             f"Joints of `{name}`, in the order of `{name}.joint_pos` (axes and directions of the world, in the default"
-            f" pose, facing +x): {'. '.join(told)}{f'. Each: {each}' if each else ''}. Default positions: {shown(default)}."
+            f" pose, facing +x): {'. '.join(told)}{f'. Each: {each}' if each else ''}. Default positions:"
+            f" {shown(default)}."
         )
         masses = [f"{own} {model.body(f'{name}/{own}').mass[0]:.3g}" for own in entity.body_names]
         yield f"Masses of `{name}`, kg: {', '.join(masses)}; randomized where `events` say so."
