@@ -10,18 +10,11 @@ from typing import Any
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.words import counted, decimal_places, join_words
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.results.statistics import (
-    LEVEL,
-    UNBOUNDED,
-    Difference,
-    Evaluation,
-    FitnessModel,
-    corrected,
-    mean_or_nan,
-)
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
 from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED

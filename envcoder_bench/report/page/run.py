@@ -145,7 +145,7 @@ def render_page(run: RunPage) -> str:
 
 
 def _lead(run: RunPage) -> list[str]:
-    """Return the verdict of the run as sentences, and whether nothing has been learnt."""
+    """Return the verdict of the run as sentences, and whether nothing has been learned."""
     candidates = [row for row in run.ranked if row.rank is not None and not row.baseline]
     if not candidates:
         return ["No candidate has a fitness."]
