@@ -41,9 +41,8 @@ def score_text(score: Score, width: int) -> str:
 
 
 def _lead(score: Score, width: int) -> list[str]:
-    lines = [
-        f"{score.model}: {estimate_text(score.score)} (unshaped 0, the best reference 1, human {number(score.human)})"
-    ]
+    known = f"{estimate_text(score.score)} (unshaped 0, the best reference 1, human {number(score.human)})"
+    lines = [f"{score.model}: {known if math.isfinite(score.score.mean) else 'no score, because no task counts'}"]
     shares = ((score.better, "better than human"), (score.cannot_tell, "cannot tell"), (score.worse, "worse"))
     if math.isfinite(score.better):
         lines.append(f"winners of searches: {', '.join(f'{100 * share:.0f} % {words}' for share, words in shares)}")
@@ -51,7 +50,7 @@ def _lead(score: Score, width: int) -> list[str]:
         lines.append(f"gain over the first round: {estimate_text(score.gain)}")
     dull = [task.name for task in score.tasks if not task.separates]
     if dull:
-        lines.append(f"not counted, because its references are too close to unshaped: {', '.join(dull)}")
+        lines.append(f"not counted, because references are too close to unshaped: {', '.join(dull)}")
     if score.changes:
         lines.append(f"not comparable with other scores, because of: {'; '.join(score.changes)}")
     return [wrap(text, width) for text in lines]

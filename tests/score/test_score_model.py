@@ -97,7 +97,7 @@ def test_numbers_follow_from_the_runs(evolved):
 
 @pytest.mark.slow
 def test_a_leaderboard_takes_a_score_and_no_changed_one(evolved, tmp_path, capsys):
-    folder, score = evolved
+    folder, _ = evolved
     words = ["add", str(folder.path), "--site", str(tmp_path / "site")]
     assert verbs.VERBS["leaderboard"].main(words) == 0
     assert "evolve" in (tmp_path / "site" / "index.html").read_text()
