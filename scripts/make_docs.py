@@ -24,8 +24,8 @@ from envcoder_bench.core.settings import Keys, fields, words_for
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.score.document import Score
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.serve import documents
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sources.registry import find_spec
@@ -373,7 +373,8 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "reference" / "config.md"] = config_page(CONFIG_HEADER, CONFIGS)
     texts[DOCS / "reference" / "train.md"] = config_page(TRAIN_HEADER, TRAINERS)
     texts[DOCS / "reference" / "json.md"] = documents_page()
-    texts[DOCS / "reference" / "schema.json"] = json.dumps(documents.schema([Score]), indent=1, ensure_ascii=False) + "\n"
+    schema = json.dumps(documents.schema([Score]), indent=1, ensure_ascii=False)
+    texts[DOCS / "reference" / "schema.json"] = f"{schema}\n"
     return texts
 
 
