@@ -87,7 +87,7 @@ def score(tasks: Sequence[TaskValues], seed: int = 0) -> Estimate:
     counted = [task for task in tasks if task.separates]
     rng = np.random.default_rng(seed)
     drawn = [_drawn(task, rng) for task in counted]
-    return _estimate(counted and np.concatenate([task.scores() for task in counted]), drawn, interquartile_mean)
+    return _estimate([task.scores() for task in counted], drawn, interquartile_mean)
 
 
 def mean_estimate(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
@@ -95,7 +95,7 @@ def mean_estimate(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     rng = np.random.default_rng(seed)
     arrays = [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
     drawn = [x[rng.integers(len(x), size=(DRAWS, len(x)))] for x in arrays]
-    return _estimate(arrays and np.concatenate(arrays), drawn, lambda x: x.mean(axis=-1))
+    return _estimate(arrays, drawn, lambda x: x.mean(axis=-1))
 
 
 def _drawn(task: TaskValues, rng: np.random.Generator) -> Values:
@@ -107,11 +107,11 @@ def _drawn(task: TaskValues, rng: np.random.Generator) -> Values:
     return np.take_along_axis(scores, rng.integers(runs, size=(DRAWS, runs)), axis=1)
 
 
-def _estimate(values: Values | list[Values], drawn: Sequence[Values], mean: Callable[[Values], Values]) -> Estimate:
-    if not drawn:
+def _estimate(groups: Sequence[Values], drawn: Sequence[Values], mean: Callable[[Values], Values]) -> Estimate:
+    if not groups:
         return Estimate()
     low, high = np.quantile(mean(np.concatenate(drawn, axis=1)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(mean(np.asarray(values))), float(low), float(high))
+    return Estimate(float(mean(np.concatenate(groups))), float(low), float(high))
 
 
 def _deviation(values: Values) -> float:
