@@ -6,9 +6,9 @@ from pathlib import Path
 
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.cli.json_output import put, show
+from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import stamped_folder
-from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.shell import display_path
 
 _SCORE_MODEL = """\
