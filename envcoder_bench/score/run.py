@@ -57,7 +57,7 @@ from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.tasks.base import BASELINES
 
 FIRST_HELD_OUT = 2_000_000_000  # held-out seeds are drawn from here on, where no search has any
-SEEDS_APART = 1_000  # of two searches of a task
+SEEDS_APART = 20_000  # of two searches of a task
 # of the run on held-out seeds
 _FINAL = (
     *(f"seeds={HELD_OUT_SEEDS}", f"evaluation.final_episodes={EPISODES}"),
