@@ -1,4 +1,4 @@
-"""Sentences on how sure a ranking is: the verdict, ties, lost seeds, a single seed, and nothing learnt."""
+"""Sentences on how sure a ranking is: the verdict, ties, lost seeds, a single seed, and nothing learned."""
 
 import math
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
 
 
 def long_enough(held: LastQuarter | None, ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
-    """Return that the training was too short for the ranks; empty if it is not seen, or if nothing is learnt."""
+    """Return that the training was too short for the ranks; empty if it is not seen, or if nothing is learned."""
     if held is None or held.enough or nothing_learnt(ranked):
         return []
     correlation = f"Spearman's correlation {held.agreement:.2f} between iterations {held.begin:,} and {held.end:,}"
@@ -185,7 +185,7 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     else:
         finding = f"no {what} is above {before}; the highest-ranked, {first.candidate}, has {has}"
     remedy = remedy or _longer(ranked, folder)
-    return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
+    return f"nothing has been learned yet: {finding}. Train longer ({remedy}), or try another shaping."
 
 
 def _longer(ranked: Sequence[Ranked], folder: str) -> str:

@@ -72,13 +72,13 @@ def hacked(
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
     # early policies that begin to move score less than the untrained one, which is not a hack
     start = fmean(untrained.values()) if untrained else min(means, default=0.0)
-    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
+    learned = max(means, default=0.0) - start > start - min(means, default=0.0)
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
         if name != UNTRAINED and len(by_seed) > 1:
             reference = {} if name in other_actions else untrained
             for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
-                if learnt or kind == COARSE:
+                if learned or kind == COARSE:
                     signs[kind][name] = sign
     return _reasons(signs, bounds, least)
 

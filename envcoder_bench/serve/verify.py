@@ -108,7 +108,7 @@ def verify(
         difference.mean,
         (difference.low, difference.high),
         judge(difference, margin(run, name)),
-        campaign_pair(fresh, name, HUMAN, 1) if HUMAN in fresh.names else none,
+        campaign_pair(fresh, name, HUMAN, LEVEL) if HUMAN in fresh.names else none,
         folder.path,
     )
 
@@ -189,7 +189,7 @@ def _difference(run: OpenedRun, again: OpenedRun, name: str) -> Difference:
 
 
 def margin(run: OpenedRun, name: str) -> float:
-    """Return the difference that matters: a share SIZE of the fitness' range, or of what the candidate has learnt."""
+    """Return the difference that matters: a share SIZE of the fitness' range, or of what the candidate has learned."""
     low, high = bounds_of(run.folder, run.cfg)
     if math.isfinite(high - low):
         return SIZE * (high - low)
