@@ -441,7 +441,7 @@ class FitnessModel:
 
     @cached_property
     def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The least fitness of the candidates, sorted, and the greatest with its sign changed; how many seeds follow."""
+        """The sorted least fitness of candidates, and greatest with its sign changed; how many seeds these and later have."""
         pairs = []
         for ends in (np.nanmin(self._fitness, axis=1), -np.nanmax(self._fitness, axis=1)):
             order = np.argsort(ends, kind="stable")
