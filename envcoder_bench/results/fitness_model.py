@@ -441,7 +441,7 @@ class FitnessModel:
 
     @cached_property
     def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The sorted least fitness of candidates, and greatest with its sign changed; how many seeds these and later have."""
+        """The least fitness of candidates, and the greatest with its sign changed, sorted; and seeds from each on."""
         pairs = []
         for ends in (np.nanmin(self._fitness, axis=1), -np.nanmax(self._fitness, axis=1)):
             order = np.argsort(ends, kind="stable")
