@@ -288,7 +288,11 @@ class FitnessModel:
         return best, estimate_posteriors(self._mean[best], own, self._shared.total, scale)
 
     def contenders(self) -> list[str]:
-        """Return the fewest candidates that hold the best with a probability of SURE, the likeliest first."""
+        """Return candidates that hold the best with a probability of 95 %, the likeliest first.
+
+        These are the fewest with a probability of SURE, and those that outcomes which were not seen may put before the
+        first: ``chances`` does not know of them.
+        """
         ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
         names: list[str] = []
         total, last = 0.0, NAN
@@ -297,7 +301,10 @@ class FitnessModel:
                 break
             names.append(name)
             total, last = total + chance, chance
-        return names
+        others = [name for name, _ in ordered[len(names) :]]
+        first = max(self.chances, key=lambda name: self._mean[self._index[name]], default="")
+        differences = self.differences(first, others) if others else []
+        return names + [name for name, each in zip(others, differences) if 0 < each.mean <= each.unseen]
 
     def _value(self, share: float) -> float:
         return float(self._low + self._width * share)

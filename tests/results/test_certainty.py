@@ -97,7 +97,7 @@ def test_notes_say_what_the_seeds_do_not_show():
     (few,) = notes(1, 5, RATE)
     assert few.startswith("5 seeds may not have shown an outcome that up to 31 % of seeds have") and "alike" in few
     (many,) = notes(12, 5, RATE)
-    assert "up to 6 %" in many and many.endswith("as far as the candidates are alike in this")
+    assert "up to 18 %" in many and many.endswith("as far as the candidates are alike in this")
     (unbounded,) = notes(3, 2, UNBOUNDED)
     assert "nor whether some candidates' seeds move together; the fitness has no bounds and the run no" in unbounded
     assert notes(3, 1, RATE) == []
