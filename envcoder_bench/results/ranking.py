@@ -121,6 +121,17 @@ def entrants(names: Iterable[str], variants: Container[str] = ()) -> str:
     return join_words([*words, *(counted(number, noun) for number, noun in more if number)])
 
 
+def failed_of(failed: Iterable[str], names: Iterable[str]) -> str:
+    """Return ``2 of 7 candidates``, and how many baselines failed, if any."""
+    failed, names = [*failed], [name for name in names if name != UNTRAINED]
+    words = []
+    for noun, is_baseline in (("candidate", False), ("baseline", True)):
+        lost = sum((name in BASELINES) is is_baseline for name in failed)
+        if lost:
+            words.append(f"{lost:,} of {counted(sum((name in BASELINES) is is_baseline for name in names), noun)}")
+    return join_words(words)
+
+
 def rank(
     results: Sequence[Result],
     bounds: tuple[float, float] = UNBOUNDED,

@@ -79,7 +79,7 @@ n/m seeds: the others failed; the numbers are of those that finished, and rank
 steps: mean length of an evaluation episode, control steps
 training episodes that ended because the physics blew up: 004_torque 12 %
 
-failed (3 of 3 candidates and 2 baselines):
+failed (3 of 3 candidates):
   004_torque (2/3 seeds)
     out of memory: 93 GiB asked for
   005_shape
