@@ -125,7 +125,7 @@ class Breaks:
 
     Attributes:
         axis, low, high: a range of the axis at one of its ends.
-        drop: by how much the fitness is lower in the last quarter than elsewhere; ``p``: that it is not, corrected.
+        drop: by how much the fitness is lower there than elsewhere; ``p``: that it is not, corrected.
         ended: share of the episodes there that end early.
     """
 
