@@ -4,7 +4,7 @@ A change that a reader may notice raises VERSION, except a new field.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from envcoder_bench.report.stress import missing, ordered, sentences
 from envcoder_bench.results.effects import Effect
 from envcoder_bench.results.pairs import Pair, advice
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.stress import CommandRow, Stress, Summary
+from envcoder_bench.results.stress import Stress
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.check import CandidateCheck, CheckResult
 from envcoder_bench.tools.compare import Comparison, notes
@@ -48,8 +48,8 @@ class Error(Document):
     """A command that ended with an error, or was stopped.
 
     Attributes:
-        message: what is wrong, where, and what to do, as the command prints it without ``--json``.
-        file, line, function: the place in a candidate or another file of the user; empty or null if it is not known.
+        message: what is wrong, where, and what to do, as printed without ``--json``.
+        file, line, function: the place in a file of the user; empty or null if unknown.
         advice: what to change, where it is known apart from the message.
         exit_code: that of the command.
     """
@@ -119,7 +119,7 @@ class Policies(Document):
     """``eval-policies``: policies on terrains.
 
     Attributes:
-        ranking, pairs: the policies by their rank, and each on each terrain, as in ranking.csv and summary.csv.
+        ranking, pairs: the policies, and each on each terrain, as in ranking.csv and summary.csv.
         folder: with the page, the tables and the episodes.
     """
 
@@ -133,25 +133,19 @@ class Policies(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Stressed(Document):
-    """``envcoder-bench stress``: final policies under the disturbances of the stress grid.
+    """``envcoder-bench stress``: policies under disturbances, see docs/stress.md.
 
     Attributes:
-        ranking: the candidates, by fitness, or with ``--rank_by stress`` by their worst decile.
-        commands: how policies follow commands of velocity, for each seed and axis; empty for a task without them.
-        first: the first of them by fitness, and by the worst decile.
-        sentences: where the two orders disagree, and what passes in simulation.
-        missing: columns that the task does not have, disturbances that it does not notice, and candidates without
-            policies, in words.
+        settings, commands: of stress.json and stress_commands.csv.
+        ranking: the candidates, with intervals.
+        sentences, missing: what the text says of disagreement, and of what was not measured.
     """
 
     kind: Literal["stress"] = "stress"
     folder: Path
-    grid: int
-    draws: int
-    episodes: int
-    ranking: Sequence[Summary]
-    commands: Sequence[CommandRow]
-    first: tuple[str, str]
+    settings: Mapping[str, Any]
+    ranking: Sequence[Mapping[str, Any]]
+    commands: Sequence[Mapping[str, Any]]
     sentences: Sequence[str]
     missing: Sequence[str]
     page: Path | None
@@ -162,13 +156,13 @@ class Ranking(Document):
     """``eval-shapers``: the ranking of a run.
 
     Attributes:
-        complete, stopped_at: whether the run is complete, else where it was stopped; ``--resume`` continues it.
+        complete, stopped_at: whether the run is complete, else where it stopped; ``--resume`` continues it.
         best: the best candidate that is not a baseline; empty without one.
         ranking: all candidates and baselines, best first.
         effects: the variants of ``--terms`` and ``--sweep``.
         page: report.html, if it is written.
         policies: with ``--terrains``, the result of eval-policies.
-        stress: with ``--stress``, the result of ``envcoder-bench stress``.
+        stress: likewise, with ``--stress``.
     """
 
     kind: Literal["ranking"] = "ranking"
@@ -206,7 +200,7 @@ class Check(Document):
     Attributes:
         passed: whether every candidate that is not skipped can train.
         compiles: whether functions are compiled, with this config on this machine.
-        judged: the states on which rewards were judged, or the reason why they were not.
+        judged: the states on which rewards were judged, or why they were not.
     """
 
     kind: Literal["check"] = "check"
@@ -234,9 +228,9 @@ class Search(Document):
     """``auto-shape``: a search.
 
     Attributes:
-        best: name of the best candidate, which is in best.py of the folder; empty if none could be trained.
+        best: the best candidate, which is in best.py; empty if none could be trained.
         complete: whether the search is complete; otherwise ``command`` resumes it.
-        final: its evaluation and that of the baselines, with seeds that no round had; empty before the end.
+        final: it and the baselines, evaluated with seeds that no round had; empty before the end.
     """
 
     kind: Literal["search"] = "search"
@@ -254,7 +248,7 @@ class ComparedPair(Document):
     """``envcoder-bench compare RUN A B``: two candidates of a run.
 
     Attributes:
-        advice: how many seeds would tell, and the command that trains them; empty where that is told or unknown.
+        advice: how many seeds would tell, and their command; empty where that is told or unknown.
         facts: fitness, differences by seed, where they differ, and signs of a hack, in words.
     """
 
@@ -420,12 +414,9 @@ def stressed(
     """Return the document of a run's stress; ``by_stress``: the order."""
     return Stressed(
         folder=folder,
-        grid=stress.settings.version,
-        draws=stress.settings.draws,
-        episodes=stress.settings.episodes,
-        ranking=ordered(stress, fitness_order, by_stress),
-        commands=stress.commands,
-        first=(ordered(stress, fitness_order, False)[0].candidate, stress.summaries[0].candidate),
+        settings=asdict(stress.settings),
+        ranking=[{**asdict(row), "verdict": row.verdict} for row in ordered(stress, fitness_order, by_stress)],
+        commands=[asdict(row) for row in stress.commands],
         sentences=sentences(stress, fitness_order),
         missing=missing(stress, failed),
         page=page,

@@ -127,7 +127,7 @@ def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_fol
     assert main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "stress" and {each["candidate"] for each in document["ranking"]} == {"a", "b"}
-    assert len(document["ranking"][0]["worst_decile"]) == 3 and document["draws"] == 4
+    assert len(document["ranking"][0]["worst_decile"]) == 3 and document["settings"]["draws"] == 4
 
 
 @pytest.mark.parametrize(
