@@ -23,7 +23,11 @@ if TYPE_CHECKING:  # it imports torch, which the names of tasks do not need
 
 GROUP = "envcoder_bench.task_sources"  # entry points
 # sources of this package that load what a task needs, so that a checkout works without an installation
-_BUILT_IN = ("envcoder_bench.sources.isaacgym_tasks:IsaacGymTasks", "envcoder_bench.sources.mjlab_tasks:MjlabTasks")
+_BUILT_IN = (
+    "envcoder_bench.sources.isaacgym_tasks:IsaacGymTasks",
+    "envcoder_bench.sources.mjlab_tasks:MjlabTasks",
+    "envcoder_bench.sources.isaaclab_tasks:IsaacLabTasks",
+)
 _found: dict[str, TaskSpec] = {}  # so far, by name
 _by_address: dict[str, TaskSpec] = {}  # those from outside the package
 _broken: dict[str, str] = {}  # sources of other packages that cannot be used, and why

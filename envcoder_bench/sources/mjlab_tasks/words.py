@@ -1,24 +1,13 @@
-"""A task of mjlab in words, for prompts and ``--describe``: the order of joints, bodies and columns, and its terms."""
+"""A task of mjlab in words, for prompts and ``--describe``: the order of joints, bodies and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from envcoder_bench.sources.term_tasks.words import sections_in_words
 
-
-def notes_of(world: Any, block: Any) -> str:
-    """Return the lines of a list in Markdown.
-
-    Args:
-        world: the scene.
-        block: an environment with the registered config.
-    """
-    return "\n".join(f"- {line}" for line in (*_names(world), *sections_in_words(block)))
-
-
-def _names(world: Any) -> Iterator[str]:
+def names_of(world: Any) -> Iterator[str]:
+    """Yield lines on the scene of a world."""
     for name, entity in world.scene.entities.items():
         if entity is world.scene.terrain:
             continue

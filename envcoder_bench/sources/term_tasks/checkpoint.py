@@ -26,6 +26,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
             "commands": block.command_manager,
             "observations": [manager for manager, _ in block.observation_managers],
             "rewards": [term.func for term in block.rewards.terms],
+            "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],
             "metrics": block.metrics_manager,
             "terminations": block.termination_manager,
