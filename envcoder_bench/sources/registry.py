@@ -1,7 +1,8 @@
 """The registry of tasks: the one place where what ``--task`` says becomes a task.
 
 The sources are asked one after the other: this package's tasks, Isaac Gym code (``isaacgymenvs:Ant``), mjlab
-(``mjlab:NAME``), those of installed packages, and folders, ``module:Class`` and names of installed tasks.
+(``mjlab:NAME``), Isaac Lab (``isaaclab:PACKAGE:NAME``), those of installed packages, and folders, ``module:Class`` and
+names of installed tasks.
 """
 
 from __future__ import annotations

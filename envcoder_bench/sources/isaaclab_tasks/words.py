@@ -18,5 +18,5 @@ def names_of(world: Any) -> Iterator[str]:
     actions = world.action_manager
     for name, width in zip(actions.active_terms, actions.action_term_dim):
         term = actions.get_term(name)
-        joints = getattr(term, "_joint_names", None) or ()
-        yield f"Columns of `action`, term `{name}` ({type(term).__name__}), {width}: {', '.join(joints) or 'see its class'}."
+        joints = ", ".join(getattr(term, "_joint_names", None) or ()) or "see its class"
+        yield f"Columns of `action`, term `{name}` ({type(term).__name__}), {width}: {joints}."

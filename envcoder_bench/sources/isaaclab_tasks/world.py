@@ -150,9 +150,9 @@ class World:
         self.sim.activate()
         self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
         terrain, count = self.scene.terrain, int(lanes.max()) + 1
-        origins = None if terrain is None else terrain.terrain_origins
-        if origins is None:
+        if terrain is None or terrain.terrain_origins is None:
             return
+        origins = terrain.terrain_origins
         levels, columns = origins.shape[:2]
         first = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
         with TermStream("terrain", seeds, lanes, -1), drawing():
@@ -227,11 +227,11 @@ def _seeded() -> Iterator[None]:
     """Let code inside the block, which builds terrains, draw the same numbers each time."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     random.seed(SEED)
-    np.random.seed(SEED)  # noqa: NPY002
+    np.random.seed(SEED)
     torch.manual_seed(SEED)
     try:
         yield
     finally:
         random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
+        np.random.set_state(states[1])
         torch.set_rng_state(states[2])

@@ -143,7 +143,7 @@ class FixedShapes(TorchFunctionMode):
         result = None if in_place else func(*args, **kwargs)
         parts = result if isinstance(result, (tuple, list)) else (result,)
         indices = any(isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.bool for x in parts)
-        if func is Tensor.__getitem__ and args[1] is ids and ids.dim() == 1:
+        if func is Tensor.__getitem__ and args[1] is ids and ids.dim() == 1 and isinstance(result, Tensor):
             meant = marked(Meant, result)
             meant.mask = ids.mask
             return meant

@@ -191,9 +191,7 @@ class ArticulationView:
         if self.friction[..., 2].any():
             note("viscous friction of joints has no effect; give their actuators a damping")
         for env in envs.tolist():
-            self.physics.set_fields(
-                env, {"dof_frictionloss": (columns, self.friction[env, :, 0].numpy())}
-            )
+            self.physics.set_fields(env, {"dof_frictionloss": (columns, self.friction[env, :, 0].numpy())})
 
     # properties of bodies
 

@@ -1,5 +1,7 @@
 """With Isaac Lab itself: its own environment is the oracle; isolation, and checkpoints."""
 
+import os
+
 import pytest
 import torch
 from term_driven import TermDriven, actions
@@ -7,23 +9,27 @@ from term_driven import TermDriven, actions
 from envcoder_bench.sources.isaaclab_tasks.spec import facts_of
 
 WALK, WIDENS = "isaaclab:small_lab:Small-Walk-v0", "isaaclab:small_lab:Small-Widens-v0"
+SIZE = 3
 
 
 @pytest.mark.parametrize("address", [WALK, WIDENS])
 def test_groups_are_bitwise_isaac_labs_own_environment(address):
-    facts, size, groups = facts_of(address), 4, 2
+    """Rewards term by term, terminations, observations with noise and history, commands, events and curricula."""
+    facts, groups = facts_of(address), 2
     from lab_reference import Reference
 
-    reference = Reference(facts.env_cfg(), size)
-    driven = TermDriven(address, size, groups)
+    reference = Reference(facts.env_cfg(), SIZE)
+    driven = TermDriven(address, SIZE, groups)
+    assert len(driven.task.blocks) == (1 if address == WALK else groups)
     reference.env.sim.activate()
     reference.reset()
-    for k, action in enumerate(actions(size, driven.task.num_dofs, 200)):
-        driven_results = driven.step(action)
+    first = reference.env.command_manager.get_term("base_velocity").cfg.ranges.lin_vel_x
+    for k, action in enumerate(actions(SIZE, driven.task.num_dofs, 200)):
+        results = driven.step(action)
         reference.env.sim.activate()
-        own = reference.step(action, k, address == WALK)
+        own = reference.step(action, k, every_step=address == WALK)
         for group in range(groups):
-            mine = driven.of_group(driven_results, group)
+            mine = driven.of_group(results, group)
             assert torch.equal(mine["reward_buf"], own["reward"]), (k, group)
             terms = mine["reward_terms"][:, : own["terms"].shape[1]] / driven.task.dt
             assert torch.equal(terms, own["terms"]), (k, group)
@@ -32,4 +38,65 @@ def test_groups_are_bitwise_isaac_labs_own_environment(address):
             for reader, name in (("obs_buf", "policy"), ("critic_buf", "critic")):
                 x = own[name]
                 assert torch.equal(mine[reader][:, : x.shape[1]], x), (k, group, name)
-    assert reference.resets >= 5 * size
+    last = reference.env.command_manager.get_term("base_velocity").cfg.ranges.lin_vel_x
+    assert reference.resets >= 5 * SIZE and (first == last) == (address == WALK)
+
+
+def upright(env):
+    return env.scene["robot"].data.projected_gravity_b[:, 2]
+
+
+OTHERS = [
+    {"rewards": {"track": 3.0, "feet": None, "mine": upright}},
+    {"observations": {"policy": {"spin": None, "joint_pos": {"history_length": 2}}, "critic": {"height": upright}}},
+    {"observations": {"critic": {"joint_vel": None}}, "terminations": {"low": {"params": {"height": 0.35}}}},
+    {"events": {"push": {"interval_range_s": (0.05, 0.1)}, "mass": None}, "commands": {
+        "base_velocity": {"ranges": {"lin_vel_x": (0.0, 3.0)}}}},
+    {"curriculum": {"weight": {"params": {"weight": -1.0, "num_steps": 5}}}},
+]  # fmt: skip
+OTHERS[1]["observations"]["critic"]["height"] = lambda env: upright(env).unsqueeze(1)
+
+
+@pytest.fixture(scope="module")
+def among():
+    """Steps of all groups together, and where they go on from the middle."""
+    task = TermDriven(WALK, SIZE, len(OTHERS), patches=OTHERS, seeds=range(len(OTHERS)))
+    steps = actions(SIZE, task.task.num_dofs, 60)
+    results, state = [], None
+    for k, action in enumerate(steps):
+        results.append(task.step(action))
+        if k == 39:
+            state = task.task.get_state()
+    return task, steps, results, state
+
+
+@pytest.mark.parametrize("group", range(len(OTHERS)))
+def test_a_group_among_others_has_the_bits_of_the_group_alone(among, group):
+    task, steps, results, _ = among
+    alone = TermDriven(WALK, SIZE, 1, patches=[OTHERS[group]], seeds=[group])
+    assert not task.task.faults and not alone.task.faults
+    ends = 0
+    for k, action in enumerate(steps):
+        expected, mine = alone.step(action), task.of_group(results[k], group)
+        ends += int(expected["ended"].sum())
+        for name, x in expected.items():
+            assert torch.equal(mine[name], x), (k, name)
+    assert ends >= SIZE
+
+
+def test_a_task_goes_on_bitwise_from_a_checkpoint(among):
+    _, steps, results, state = among
+    other = TermDriven(WALK, SIZE, len(OTHERS), patches=OTHERS, seeds=range(len(OTHERS)))
+    other.step(steps[0])
+    other.task.set_state(state)
+    other.steps = 40
+    for k in range(40, 60):
+        mine = other.step(steps[k])
+        assert all(torch.equal(mine[name], x) for name, x in results[k].items()), k
+
+
+def test_these_tests_ran_with_the_release_that_was_asked_for():
+    import isaaclab
+
+    older = "isaaclab-2.2" in os.environ.get("ISAACLAB_PATH", "")
+    assert isaaclab.__version__.startswith("0.44" if older else "0.54")

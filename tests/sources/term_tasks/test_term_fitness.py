@@ -11,7 +11,9 @@ from envcoder_bench.sources.term_tasks.fitness import SUCCESS, TRACKING, Fitness
 
 def fitness_of(kind):
     dialect = SimpleNamespace(root_velocities=lambda env, term: env.velocities)
-    return Fitness(dialect, Measure(kind, "twist" if kind == TRACKING else "lifted", "", (0.0, 1.0), ""), 3, torch.device("cpu"))
+    return Fitness(
+        dialect, Measure(kind, "twist" if kind == TRACKING else "lifted", "", (0.0, 1.0), ""), 3, torch.device("cpu")
+    )
 
 
 def test_errors_of_planar_velocity_and_yaw_rate_are_those_to_the_command():
