@@ -182,7 +182,7 @@ def _configs(task_id: str) -> dict[str, Any]:
 
     found = {}
     for key, entry in (gymnasium.spec(task_id).kwargs or {}).items():
-        if key in (_ENV, _AGENT):
+        if key in (_ENV, _AGENT) and entry is not None:
             if isinstance(entry, str):
                 module, _, name = entry.partition(":")
                 entry = getattr(importlib.import_module(module), name)

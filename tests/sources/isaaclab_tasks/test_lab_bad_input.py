@@ -62,7 +62,7 @@ def test_another_version_is_named(monkeypatch, tmp_path):
 
 
 def test_unknown_names_have_near_matches():
-    assert "did you mean Small-Walk-v0?" in refused("isaaclab:small_lab:Small-Wlak-v0")
+    assert "(did you mean Small-Walk-v0" in refused("isaaclab:small_lab:Small-Wlak-v0")
     assert "a_package_of_nobody is missing" in refused("isaaclab:a_package_of_nobody:Task")
 
 
