@@ -15,13 +15,18 @@ class TermDriven:
         spec = find_spec(address)
         n = size * groups
         self.task = spec.make({"name": spec.name, **(config or {})}, n, "mujoco_cpu", device)
-        self.actions, self.limit = torch.zeros(n, self.task.num_dofs, device=device), limit
+        self.actions, self.limit, self.size = torch.zeros(n, self.task.num_dofs, device=device), limit, size
+        self.attach(patches, seeds, begin)
+
+    def attach(self, patches, seeds=(0,), begin=True):
+        """Begin with other patches and seeds."""
+        n, device = len(self.actions), self.actions.device
         nowhere = torch.zeros(n, dtype=torch.bool, device=device)
-        lanes = torch.arange(size, device=device).repeat(groups)
+        lanes = torch.arange(self.size, device=device).repeat(n // self.size)
         seeds = torch.tensor(seeds, device=device).repeat_interleave(n // len(seeds))
         self.task.patch(patches)
         self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
-        self.size, self.steps = size, 0
+        self.steps = 0
         if not begin:
             return
         self._begin(~nowhere)

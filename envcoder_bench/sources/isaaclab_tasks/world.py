@@ -114,26 +114,29 @@ class World:
         return roots
 
     def get_simulation(self) -> dict[str, Tensor]:
-        wrenches = [getattr(x, name)._active for x in self._assets.values() for name in _WRENCHES if hasattr(x, name)]
-        flags = [getattr(x, "has_external_wrench", False) for x in self._assets.values()]
         state = {f"sim/{name}": x for name, x in self.sim.running.get_state().items()}
-        return {**state, "flags": torch.tensor([*map(bool, wrenches), *map(bool, flags)])}
+        for name, asset in self._assets.items():
+            wrenches = [getattr(asset, wrench)._active for wrench in _WRENCHES if hasattr(asset, wrench)]
+            state[f"wrenches/{name}"] = torch.tensor([*wrenches, getattr(asset, "has_external_wrench", False)])
+            # accelerations are divided by the difference of two times, whose last bits depend on both
+            times = [asset.data._sim_timestamp, getattr(getattr(asset.data, _DERIVED, None), "timestamp", 0.0)]
+            state[f"times/{name}"] = torch.tensor(times, dtype=torch.float64)
+        return state
 
     def set_simulation(self, state: Mapping[str, Tensor]) -> None:
         prefix = "sim/"
         self.sim.running.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
-        flags = iter(state["flags"].tolist())
-        for asset in self._assets.values():
-            for name in _WRENCHES:
-                if hasattr(asset, name):
-                    getattr(asset, name)._active = next(flags)
-        for asset in self._assets.values():
-            flag = next(flags)
+        for name, asset in self._assets.items():
+            *wrenches, external = state[f"wrenches/{name}"].tolist()
+            for wrench, active in zip([x for x in _WRENCHES if hasattr(asset, x)], wrenches):
+                getattr(asset, wrench)._active = active
             if hasattr(asset, "has_external_wrench"):
-                asset.has_external_wrench = flag
-            for name, buffer in vars(asset.data).items():
-                if isinstance(buffer, TimestampedBuffer) and name != _DERIVED:
-                    buffer.timestamp = -1.0
+                asset.has_external_wrench = external
+            time, derived = state[f"times/{name}"].tolist()
+            asset.data._sim_timestamp = time
+            for key, buffer in vars(asset.data).items():
+                if isinstance(buffer, TimestampedBuffer):
+                    buffer.timestamp = derived if key == _DERIVED else -1.0
 
     def count(self, steps: int) -> None:
         """Set the number of control steps so far, which curricula read."""

@@ -70,10 +70,16 @@ def among():
     return task, steps, results, state
 
 
+@pytest.fixture(scope="module")
+def alone():
+    """One group, which begins anew for each test: nothing of the one before it may be left."""
+    return TermDriven(WALK, SIZE)
+
+
 @pytest.mark.parametrize("group", range(len(OTHERS)))
-def test_a_group_among_others_has_the_bits_of_the_group_alone(among, group):
+def test_a_group_among_others_has_the_bits_of_the_group_alone(among, alone, group):
     task, steps, results, _ = among
-    alone = TermDriven(WALK, SIZE, 1, patches=[OTHERS[group]], seeds=[group])
+    alone.attach([OTHERS[group]], seeds=[group])
     assert not task.task.faults and not alone.task.faults
     ends = 0
     for k, action in enumerate(steps):
@@ -85,8 +91,8 @@ def test_a_group_among_others_has_the_bits_of_the_group_alone(among, group):
 
 
 def test_a_task_goes_on_bitwise_from_a_checkpoint(among):
-    _, steps, results, state = among
-    other = TermDriven(WALK, SIZE, len(OTHERS), patches=OTHERS, seeds=range(len(OTHERS)))
+    other, steps, results, state = among
+    other.attach(OTHERS, seeds=range(len(OTHERS)))
     other.step(steps[0])
     other.task.set_state(state)
     other.steps = 40
