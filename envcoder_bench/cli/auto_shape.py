@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  # five rounds of ten rewards and observations by GPT-4 (key in OPENAI_API_KEY), ranked by forward speed instead of
+  # five rounds of eight rewards and observations by GPT-4.1 (key in OPENAI_API_KEY), ranked by forward speed instead of
   # the task's own fitness, which is how well commands are tracked
   python auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
       --shaper_types compute_reward compute_observation --fitness user_functions/fitness/anymal_speed.py \\
-      --llm gpt-4-turbo-preview
+      --llm gpt-4.1
   # ranked by the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
   python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 --max_cost 10
   # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
@@ -56,7 +56,7 @@ exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 
 def build_parser() -> Parser:
     parser = Parser("auto-shape", __doc__ or "", EPILOG)
     what = parser.add_argument_group("search")
-    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
+    what.add_argument("--task", help="the task, e.g. Anymal or Cartpole; eval-shapers --task TASK --describe prints it")
     what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")
     what.add_argument(
         "--shaper_types",

@@ -12,9 +12,10 @@ from typing import Annotated, Protocol
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Course, Point
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
-from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
+from envcoder_bench.results.statistics import UNBOUNDED
 from envcoder_bench.search.merit import Merits
 from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import HUMAN

@@ -232,10 +232,11 @@ def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpis
 def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
     studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
+    variants = {effect.candidate for study in studies for effect in study.effects}
     files = {study.original: run.folder.path / picture(study) for study in studies}
     pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
     return RunPage(
-        title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
+        title=f"{cfg.task_title}: {entrants((row.candidate for row in ranked), variants)}",
         fitness_meaning=run.fitness_meaning,
         ranked=ranked,
         candidates=_candidates(run, executes),
