@@ -122,7 +122,8 @@ class TermTask(Task):
         self._groups, self.faults = groups, {}
         configs = patched(dialect, self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
         self.restore_model()
-        self._buffers["terms"].zero_()
+        for name in ("terms", *self._obs_sets):  # other groups may have had more columns
+            self._buffers[name].zero_()
         self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         keys = [world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]
