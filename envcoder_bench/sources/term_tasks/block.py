@@ -364,6 +364,33 @@ class Block:
         commands = [term.cfg for _, term in self._commands()]
         return frozen([commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms])
 
+    def get_numbers(self) -> dict[str, Tensor]:
+        """Return the numbers of configs, if a curriculum sets them by what has happened: other ones follow the step."""
+        if not self.dialect.mixes_environments(self.cfg):
+            return {}
+        return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
+
+    def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
+        """Restore what ``get_numbers`` returned."""
+        for path, owner, key, x in list(self._numbers_of_terms()) if numbers else ():
+            value = numbers[path].tolist()
+            self.dialect.put(owner, key, type(x)(value) if isinstance(x, (tuple, list)) else value)
+
+    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, str, Any]]:
+        """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
+        configs = [(f"commands/{name}", term.cfg) for name, term in self._commands()]
+        for table in (self.rewards, self.ends):
+            configs += [(f"{table.section}/{k}", term.cfg) for k, term in enumerate(table.terms)]
+        while configs:
+            path, config = configs.pop()
+            for key in self.dialect.keys(config):
+                x = self.dialect.get(config, key)
+                parts = x if isinstance(x, (tuple, list)) else (x,)
+                if parts and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in parts):
+                    yield f"{path}/{key}", config, key, x
+                elif self.dialect.keys(x):
+                    configs.append((f"{path}/{key}", x))
+
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
         env_ids = EnvIds.of(mask)

@@ -68,7 +68,7 @@ def test_a_ranking_with_variants_of_a_reward(tmp_path):
         num_envs_per_candidate=4,
         learning_iterations=1,
         output_dir=tmp_path / "run",
-        overrides=["evaluation.episodes_per_env=1"],
+        overrides=["evaluation.final_episodes=2", "evaluation.num_envs=2", "evaluation.points=1"],
     )
     assert {row.name for row in result.rows} >= {"mine", "other", "human", "unshaped"}
     assert all(row.fitness is not None for row in result.rows)
