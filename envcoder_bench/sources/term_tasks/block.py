@@ -365,16 +365,17 @@ class Block:
         return frozen([commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms])
 
     def get_numbers(self) -> dict[str, Tensor]:
-        """Return the numbers of configs, if a curriculum sets them by what has happened: other ones follow the step."""
-        if not self.dialect.mixes_environments(self.cfg):
+        """Return the numbers of configs that a curriculum may have set."""
+        if not self._has_curriculum:
             return {}
         return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
 
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
-        for path, owner, key, x in list(self._numbers_of_terms()) if numbers else ():
-            value = numbers[path].tolist()
-            self.dialect.put(owner, key, type(x)(value) if isinstance(x, (tuple, list)) else value)
+        for path, owner, key, x in list(self._numbers_of_terms()):
+            if path in numbers:
+                value = numbers[path].tolist()
+                self.dialect.put(owner, key, type(x)(value))
 
     def _numbers_of_terms(self) -> Iterator[tuple[str, Any, str, Any]]:
         """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""

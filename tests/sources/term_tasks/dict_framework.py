@@ -78,6 +78,11 @@ def make_easier(env, env_ids, term, weight):
     env.reward_manager.get_term_cfg(term)["weight"] = weight
 
 
+def make_easier_later(env, env_ids, term, weight):
+    if env.world.steps > 3:
+        make_easier(env, env_ids, term, weight)
+
+
 def registered():
     return {
         "rewards": {
