@@ -87,6 +87,16 @@ def test_certainty_has_a_row_for_each_kind_of_run(benchmark):
     assert "| normal, seeds differ | 20 x 3 |" in printed
 
 
+def test_campaigns_have_a_row_for_each_design_and_gain(benchmark, monkeypatch):
+    from measurements import campaigns
+
+    monkeypatch.setattr(campaigns, "DESIGNS", ["normal within bounds"])
+    monkeypatch.setattr(campaigns, "GAINS", [("normal within bounds", 0.4)])
+    (equal, gain), printed = benchmark("campaigns", "--runs", 2, more=[])
+    assert {*equal["better"].values()} == {0.0} and gain["told"]["ranks the best six again"] == 1.0
+    assert "an agent that ranks the best six again" in printed
+
+
 def test_designs_have_a_row_each_with_their_sizes(benchmark, monkeypatch):
     from measurements import certainty
 

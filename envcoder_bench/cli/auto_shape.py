@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.cli.command_line import (
     Parser,
@@ -71,25 +71,7 @@ def build_parser() -> Parser:
     add_key(what, "baseline", choices=("human", "unshaped"))
 
     add_files(what)
-
-    model = parser.add_argument_group("model")
-    model.add_argument(
-        "--llm",
-        metavar="MODEL",
-        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
-        " (a recorded transcript), evolve or random (no model)",
-    )
-    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
-    for key, kind, metavar in (
-        ("temperature", float, "T"),
-        ("max_output_tokens", int, "N"),
-        ("reply_timeout", float, "S"),
-        ("max_tokens", int, "N"),
-        ("max_cost", float, "USD"),
-    ):
-        add_key(model, key, model=SearchSettings, type=kind, metavar=metavar)
-    add_key(model, "show_baseline", model=SearchSettings, choices=("yes", "no"))
-    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
+    _add_model(parser.add_argument_group("model"))
 
     effort = parser.add_argument_group("effort")
     for key in ("num_iters", "shapers_per_iter", "repair", "final_seeds"):
@@ -108,6 +90,26 @@ def build_parser() -> Parser:
         " another --llm, --base_url, --temperature, --max_output_tokens or --reply_timeout",
     )
     return parser
+
+
+def _add_model(model: Any) -> None:
+    model.add_argument(
+        "--llm",
+        metavar="MODEL",
+        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
+        " (a recorded transcript), evolve or random (no model)",
+    )
+    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
+    for key, kind, metavar in (
+        ("temperature", float, "T"),
+        ("max_output_tokens", int, "N"),
+        ("reply_timeout", float, "S"),
+        ("max_tokens", int, "N"),
+        ("max_cost", float, "USD"),
+    ):
+        add_key(model, key, model=SearchSettings, type=kind, metavar=metavar)
+    add_key(model, "show_baseline", model=SearchSettings, choices=("yes", "no"))
+    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
 
 
 def overrides(args: argparse.Namespace) -> list[str]:

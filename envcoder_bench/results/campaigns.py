@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
-from envcoder_bench.results.pairs import MOST_SEEDS, Pair, campaign_pair, least_effect
+from envcoder_bench.results.pairs import MOST_SEEDS, Pair, at_level, campaign_pair, least_effect
 from envcoder_bench.results.statistics import LEVEL
 
 FIRST = 0.8  # share of the level for the first ``every`` candidates; the others have halves of the rest
@@ -34,22 +34,23 @@ def spent(seeds: Any) -> Any:
     return seeds / (seeds + HALF)
 
 
-def pooled_pair(model: FitnessModel, first: str, second: str, level: float, new: int, seeds: int) -> Pair:
+def pooled_pair(model: FitnessModel, first: str, second: str, level: float, new: int, pooled: int, seeds: int) -> Pair:
     """Return a candidate compared with another one by all seeds that they share.
 
     Args:
         model: of all rankings that have both.
         level: of ``first``, see ``candidate_level``.
         new: number of seeds that this test adds.
+        pooled: number of seeds of the model's rankings.
         seeds: number of all its seeds so far, those of rankings without ``second`` included.
     """
     test = level * (spent(seeds) - spent(seeds - new))
-    return campaign_pair(model, first, second, test, _later(level, seeds, model.difference(first, second).seeds))
+    return campaign_pair(model, first, second, test, _later(level, seeds, pooled))
 
 
 def detectable(difference: Difference, level: float, seeds: int) -> float:
     """Return the least difference of a new candidate that so many seeds tell, see ``pairs.least_effect``."""
-    return least_effect(difference, seeds, _later(level, 0, 0))
+    return least_effect(at_level(difference, level * spent(seeds)), seeds, _later(level, 0, 0))
 
 
 def _later(level: float, seeds: int, pooled: int) -> np.ndarray:

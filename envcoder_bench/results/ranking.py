@@ -3,12 +3,11 @@
 import json
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.files import read_json, write_atomic
-from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.words import counted, decimal_places, join_words
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
@@ -16,7 +15,7 @@ from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
-from envcoder_bench.shaping.contract import Fault, read_fault
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
@@ -40,8 +39,9 @@ class Ranked(Metrics):
             at the run, see ``statistics.look_level``; NaN for baselines.
         tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
-        p_best: probability that it is the best of all; NaN in a run of a single seed.
-        contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
+        p_best: probability of the model that it is the best of all, if other seeds do as these did; NaN in a run of a
+            single seed. It is not shown: where candidates are nearly equal it is up to 23 points too high.
+        contender: whether it is one of the candidates that hold the best with a probability of 95 %.
         expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, and its 95 % interval: the
             mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so
             that results.csv does not have them. NaN in a run of a single seed.
@@ -119,6 +119,17 @@ def entrants(names: Iterable[str], variants: Container[str] = ()) -> str:
     words = [counted(own, "candidate")] if own or not baselines else []
     more = ((varied, "variant"), (baselines, "baseline"))
     return join_words([*words, *(counted(number, noun) for number, noun in more if number)])
+
+
+def failed_of(failed: Iterable[str], names: Iterable[str]) -> str:
+    """Return ``2 of 7 candidates``, and how many baselines failed, if any."""
+    failed, names = [*failed], [name for name in names if name != UNTRAINED]
+    words = []
+    for noun, is_baseline in (("candidate", False), ("baseline", True)):
+        lost = sum((name in BASELINES) is is_baseline for name in failed)
+        if lost:
+            words.append(f"{lost:,} of {counted(sum((name in BASELINES) is is_baseline for name in names), noun)}")
+    return join_words(words)
 
 
 def rank(
@@ -335,22 +346,3 @@ def race_summary(rows: Sequence[Result], rungs: Sequence[int], iterations: int) 
 def write_summary(path: str | Path, content: dict[str, Any]) -> None:
     """Write summary.json atomically."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def read_ranking(path: str | Path) -> list[Ranked]:
-    """Read the ranking in summary.json. Raises ValueError if it is not the summary of a run."""
-    try:
-        rows = read_json(Path(path))["ranking"]
-        return [_ranked(row) for row in rows]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the summary of a run: {error}") from error
-
-
-def _ranked(row: dict[str, Any]) -> Ranked:
-    """Return a row of summary.json; keys of a later version are left out."""
-    known = {each.name for each in fields(Ranked)} - {"rank"}
-    values: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key in known}
-    values.update({key: one_line(x) for key, x in values.items() if isinstance(x, str)})
-    values.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
-    values["faults"] = tuple(filter(None, map(read_fault, row.get("faults", row.get("errors", ())))))
-    return Ranked(rank=row["rank"], **values)

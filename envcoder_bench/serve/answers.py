@@ -55,8 +55,9 @@ def compared(campaign: Campaign, job: Job, name: str, other: str, models: Pool) 
     names = [*dict.fromkeys(each for ranking in rankings for each in ranking.candidates)]
     level = candidate_level(names.index(name) if name in names else len(names), campaign.state.every)
     equal = [each for each in ranked if each.iterations == job.iterations and other in (HUMAN, each.champion)]
-    model = models(equal) if job in equal and other in (HUMAN, job.champion) else alone
-    return pooled_pair(model, name, other, level, job.seeds, max(job.seeds, sum(each.seeds for each in ranked)))
+    jobs = equal if job in equal and other in (HUMAN, job.champion) else [job]
+    pooled, seeds = (sum(each.seeds for each in some) for some in (jobs, ranked))
+    return pooled_pair(models(jobs), name, other, level, job.seeds, pooled, max(job.seeds, seeds))
 
 
 def best_of(campaign: Campaign, job: Job, models: Pool) -> str:
@@ -72,7 +73,7 @@ def verdict(pair: Pair) -> dict[str, Any]:
     values = {"difference": pair.mean, "interval": [pair.low, pair.high], "verdict": pair.verdict}
     if pair.reason:
         return {"verdict": pair.verdict, "reason": pair.reason}
-    more = {"more_seeds": max(1, pair.seeds_needed - pair.seeds)} if pair.seeds_needed else {}
+    more = {"more_seeds": max(1, pair.seeds_needed - pair.seeds)} if pair.seeds_needed and pair.mean > 0 else {}
     return {**values, "seeds": pair.seeds, **more}
 
 
@@ -132,7 +133,7 @@ def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
     first = [point for point in points if point.candidate == row.candidate]
     if first:
         earliest = min(point.iteration for point in first)
-        values["early"] = _mean([point.fitness for point in first if point.iteration == earliest])
+        values["at_first_evaluation"] = _mean([point.fitness for point in first if point.iteration == earliest])
     ended = _ended(row, course)
     notes = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
     more = {"ended": "; ".join(filter(None, [ended, row.ended])), "notes": notes, "hacked": row.hacked}
@@ -229,16 +230,21 @@ def shares_of(points: list[Point], name: str) -> dict[str, float]:
 
 
 def detectable_by(campaign: Campaign, counts: Sequence[int]) -> dict[str, float]:
-    """Return the difference of a new candidate that so many seeds tell, by the last ranking; empty before any."""
+    """Return the difference of a new candidate that so many seeds tell, by the last ranking; empty before any.
+
+    NaN where it would be larger than the range of the fitness.
+    """
     for job in reversed(campaign.state.jobs):
         if job.kind == "rank" and job.status == DONE and job.seeds > 1:
-            model = pool(campaign)([job])
+            model, run = pool(campaign)([job]), opened(campaign, job)
             others = [name for name in job.candidates if name in model.names and name != job.champion]
             if others and job.champion in model.names:
                 differences = sorted(model.differences(job.champion, others), key=lambda each: each.error)
                 level = candidate_level(campaign.candidates, campaign.state.every)
                 middle = differences[len(differences) // 2]
-                return {str(seeds): detectable(middle, level, seeds) for seeds in counts}
+                low, high = bounds_of(run.folder, run.cfg)
+                least = {str(seeds): detectable(middle, level, seeds) for seeds in counts}
+                return {seeds: gain if gain < high - low else math.nan for seeds, gain in least.items()}
     return {}
 
 

@@ -123,8 +123,9 @@ class Campaign:
         for job in self.state.jobs:
             if job.name == name:
                 return job
-        names = ", ".join(job.name for job in self.state.jobs[-5:]) or "none yet"
-        raise UserError(f"no job '{name[:40]}'", advice=f"the last jobs are {names}")
+        names = ", ".join(job.name for job in self.state.jobs[-5:])
+        advice = f"the last jobs are {names}" if names else "there is no job before the first rank"
+        raise UserError(f"no job '{name[:40]}'", advice=advice)
 
     def home(self, job: Job) -> Path:
         """Return the folder of a job."""

@@ -96,8 +96,9 @@ class Evaluator:
         A ``multiprocessing.connection.Client`` sends the text of a program, and receives score and feedback as JSON.
         """
         folder = tempfile.mkdtemp(prefix="evaluator_")  # short: the path of a socket has 107 characters at most
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         listener = Listener(f"{folder}/socket", "AF_UNIX", backlog=self._most)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(listener.close)  # before, as it removes its file
         threading.Thread(target=self._accept, args=(listener,), name="evaluator listens", daemon=True).start()
         return f"{folder}/socket"
 

@@ -65,7 +65,8 @@ def _read(root: Path, file: str) -> str:
     except UnicodeDecodeError:
         raise UserError(f"{file} is not UTF-8") from None
     except OSError as error:
-        raise UserError(f"{file[:80]} cannot be read: {error.strerror}") from None
+        advice = f"give a path relative to {root}"
+        raise UserError(f"{file[:80]} cannot be read: {error.strerror}", advice=advice) from None
 
 
 def copies(campaign: Campaign, texts: Mapping[str, str], baselines: Mapping[str, str]) -> dict[str, Fault]:

@@ -120,7 +120,7 @@ def make_server(tools: Tools, **options: Any) -> "MCPServer":
         return answer(lambda: tools.policy(job, candidate))
 
     def final(seeds: int = 10) -> CallToolResult:
-        """Train the champion and human on seeds that no other tool can train; one time for each N attempts."""
+        """Train champion and human as in its ranking, on seeds of their own; one time for each N attempts."""
         return answer(lambda: tools.final(seeds))
 
     for each in (tasks, describe, check, plan, rank, status, result, explain, terms, sweep, policy, final):

@@ -11,6 +11,7 @@ from envcoder_bench.shaping.contract import Fault
 
 LIMIT = 2000  # bytes of an answer
 LONGEST = (400, 200, 100, 60)  # characters of a text, the first that fits
+FEWEST_NAMES = 8  # of a list that gives way first
 
 
 def fault_text(fault: Fault) -> dict[str, Any]:
@@ -31,13 +32,22 @@ def error_text(error: BaseException) -> dict[str, Any]:
 
 
 def short_json(answer: Mapping[str, Any]) -> str:
-    """Return an answer as JSON of at most LIMIT bytes; the last entries of its longest list give way."""
+    """Return an answer as JSON of at most LIMIT bytes.
+
+    Names give way first, then the ends of texts, then the last entries of the longest list; paths are never cut.
+    """
     left = {key: list(value) if isinstance(value, (list, tuple)) else value for key, value in answer.items()}
+    names = [value for value in left.values() if isinstance(value, list) and all(isinstance(x, str) for x in value)]
+    dropped, text = 0, _dump(left, LONGEST[0])
+    while len(text.encode()) > LIMIT and (most := max(names, key=len, default=[]))[FEWEST_NAMES:]:
+        most.pop()
+        dropped += 1
+        text = _dump({**left, "left_out": dropped}, LONGEST[0])
+    more = {"left_out": dropped} if dropped else {}
     for longest in LONGEST:
-        text = _dump(left, longest)
+        text = _dump({**left, **more}, longest)
         if len(text.encode()) <= LIMIT:
             return text
-    dropped = 0
     while len(text.encode()) > LIMIT:
         lists = [value for value in left.values() if isinstance(value, list) and value]
         if not lists:
@@ -57,6 +67,7 @@ def _plain(value: Any, longest: int) -> Any:
         return float(f"{value:.3g}") if math.isfinite(value) else None
     if isinstance(value, str):
         text = one_line(value)
+        longest = LONGEST[0] if text.startswith("/") and " " not in text else longest
         return text if len(text) <= longest else f"{text[: longest - 3]}..."
     if isinstance(value, Mapping):
         return {str(key): _plain(each, longest) for key, each in value.items()}

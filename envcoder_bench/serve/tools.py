@@ -60,7 +60,7 @@ class Tools:
         }
         answer["functions"] = [function.name for function in facts.functions]
         answer["state"] = [key.key for key in facts.state]
-        price = self._size(name, 1, 1, 0)
+        price = self._size(name, 1)
         return {**answer, "price_of_a_policy": price, "baselines": facts.baselines, "more": str(file)}
 
     def _prompt(self, task: str) -> str:
@@ -106,7 +106,7 @@ class Tools:
         with self._working():
             from envcoder_bench.serve.answers import detectable_by
 
-            size = self._size(name, count, seeds, iterations, minutes)
+            size = self._size(name, self._policies(count, seeds), iterations, minutes)
             least = detectable_by(self.campaign, sorted({seeds, *SEEDS_SHOWN}))
         unknown = "not known before the first ranking, which says how much seeds differ"
         return {**size, "detects_by_seeds": least or unknown, **self._spent()}
@@ -129,7 +129,7 @@ class Tools:
             if faults:
                 key, fault = next(iter(faults.items()))
                 raise UserError(f"{key} {fault.message}", advice=fault.remedy, file=Path(f"{key}.py"))
-            size = self._size(name, len(texts), seeds, iterations, minutes)
+            size = self._size(name, self._policies(len(texts), seeds), iterations, minutes)
             left = max(0.0, self.campaign.state.budget - self.campaign.used)
             if size["seconds"] is not None and size["seconds"] > left:
                 advice = "take fewer seeds, candidates or iterations"
@@ -176,13 +176,15 @@ class Tools:
             faults = {key: x for key, x in copies(self.campaign, texts, {}).items() if x.twin == key}
             if faults:
                 raise UserError(f"{next(iter(faults))}: another candidate has this name", advice="rename it")
-            size = self._size(name, 1, seeds, iterations)
+            size = self._size(name, self._policies(1, seeds), iterations)
         return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
 
     def final(self, seeds: int = 10) -> dict[str, Any]:
         self._started()
+        state = self.campaign.state
+        iterations = self.campaign.job(state.champion_job).iterations if state.champion_job else 0
         with self._working():
-            size = self._size(self.campaign.state.task, 1, seeds, 0)
+            size = self._size(state.task, 3 * seeds, iterations)
         return self._add("final", {}, seeds, size["iterations"])
 
     def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> dict[str, Any]:
@@ -301,15 +303,19 @@ class Tools:
         cfg = compose_config(spec, self.campaign.state.overrides)
         return {source.name: source.source for source in baseline_sources(spec, cfg.task)}
 
-    def _size(self, task: str, count: int, seeds: int, iterations: int, minutes: float = 0.0) -> dict[str, Any]:
+    def _policies(self, count: int, seeds: int) -> int:
+        """Return the number of policies of a ranking: those of the champion and of both baselines are among them."""
+        if count < 1 or seeds < 1:
+            raise UserError("candidates and seeds must be positive")
+        return (count + (self.campaign.state.champion != HUMAN) + 2) * seeds
+
+    def _size(self, task: str, policies: int, iterations: int = 0, minutes: float = 0.0) -> dict[str, Any]:
         """Return policies, iterations, env-steps and seconds of a job. Raises UserError if they make no sense."""
         from envcoder_bench.run.config import compose_config
 
-        if iterations < 0 or not 0 <= minutes < 1e5 or count < 1 or seeds < 1:
-            raise UserError("count, seeds, iterations and minutes must be positive")
+        if iterations < 0 or not 0 <= minutes < 1e5:
+            raise UserError("iterations and minutes must be positive")
         cfg = compose_config(task, self.campaign.state.overrides)
-        champion = self.campaign.state.champion != HUMAN
-        policies = (count + champion + 2) * seeds
         rate = self.campaign.rate
         if minutes and not iterations:
             if rate is None:

@@ -33,6 +33,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder, digest
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.text import code_of
+from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 EQUAL, DIFFERENT, CANNOT_TELL = "equal", "different", "cannot tell"
@@ -138,6 +139,8 @@ def _changed(run: OpenedRun, spec: RunSpec, has_fitness: bool) -> list[str]:
     for baseline in (HUMAN, "unshaped"):
         if baseline in run.sources and run.sources[baseline].source != installed[baseline]:
             findings.append(f"{baseline} of the run is not that of the installed package")
+    if not is_installed(spec.config.address):
+        findings.append(f"the task is code of {spec.config.address}, which is trained with as it is now")
     if run.fitness is not None and not has_fitness:
         findings.append("the fitness is measured by the run's copy of --fitness: give --fitness with your own")
     elif run.fitness is not None and code_of(run.fitness.source) != code_of(getattr(spec.fitness, "source", "")):

@@ -26,17 +26,17 @@ def test_all_tests_of_a_candidate_have_its_level(seeds):
     """However its seeds are divided, it has spent the same."""
     factors = []
     for new, so_far in zip(seeds, np.cumsum(seeds)):
-        pair = pooled_pair(model(int(so_far), 5.0), "a", "human", 0.01, new, int(so_far))
+        pair = pooled_pair(model(int(so_far), 5.0), "a", "human", 0.01, new, int(so_far), int(so_far))
         factors.append(LEVEL * pair.p / pair.corrected)
     assert sum(factors) == pytest.approx(0.01 * spent(40))
 
 
 def test_more_seeds_are_asked_for_that_tell():
     """What was not told with 3 seeds is told with as many as were said, in a ranking that repeats the candidate."""
-    first = pooled_pair(model(3), "a", "human", candidate_level(0, 18), 3, 3)
+    first = pooled_pair(model(3), "a", "human", candidate_level(0, 18), 3, 3, 3)
     assert first.verdict == CANNOT_TELL and 3 < first.seeds_needed < 40
     total = first.seeds_needed + 5
-    again = pooled_pair(model(total), "a", "human", candidate_level(0, 18), total - 3, total)
+    again = pooled_pair(model(total), "a", "human", candidate_level(0, 18), total - 3, total, total)
     assert again.verdict == BETTER and again.seeds == total
 
 

@@ -174,6 +174,10 @@ def test_answers_are_short(tmp_path):
     answer = json.loads(text)
     assert len(text.encode()) <= LIMIT and answer["left_out"] + len(answer["candidates"]) == 40
     assert answer["candidates"][0]["fitness"] == 0.123 and answer["x"] is None and answer["more"] == "path"
+    paths = {"human": f"/{'x' * 150}/human.py"}
+    keys = [f"key_{k}" for k in range(400)]
+    many = json.loads(short_json({"state": keys, "fitness": "y " * 150, "baselines": paths}))
+    assert many["baselines"] == paths and len(many["fitness"]) > 290 and len(many["state"]) + many["left_out"] == 400
     assert len(short_json({"a": "é" * 5000}).encode()) <= LIMIT
     assert json.loads(short_json({"a": "short"})) == {"a": "short"}
 
@@ -204,3 +208,20 @@ def test_other_tasks_and_numbers_are_refused(tmp_path):
     for task in ("", "Nothing", str(tmp_path), "os:path"):
         with pytest.raises(UserError):
             free.check([], {"a": "x"}, task=task)
+
+
+@pytest.mark.slow
+def test_a_candidate_that_writes_outside_is_refused(tmp_path):
+    """What comes in is unread: it is parsed and run in a confined process."""
+    tools, out = campaigns.tools_in(tmp_path / "a"), tmp_path / "written"
+    reward = "def compute_reward(pole_angle):\n    {}\n    return torch.cos(pole_angle)\n"
+    texts = {
+        "opens": f"open({str(out)!r}, 'w').write('x')\n" + reward.format("pass"),
+        "later": reward.format(f"open({str(out)!r}, 'w').write('x')"),
+        "imports": f"import pathlib\npathlib.Path({str(out)!r}).touch()\n" + reward.format("pass"),
+        "saves": reward.format(f"torch.save(pole_angle, {str(out)!r})"),
+        "numpy": "import numpy as np\n" + reward.format(f"np.save({str(out)!r}, np.zeros(1))"),
+    }
+    answers = tools.check([], texts)
+    assert not [*tmp_path.glob("written*")]
+    assert {row["name"] for row in answers["files"] if row["ok"] is False} == {*texts}, answers

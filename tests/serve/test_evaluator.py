@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Client
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +87,21 @@ def test_most_programs_in_a_run(runs, tmp_path):
     [thread.start() for thread in threads]
     [thread.join(20) for thread in threads]
     assert [len(candidates) for candidates, _ in runs] == [2, 2, 1]
+
+
+def test_other_processes_ask_at_a_socket(runs, tmp_path, monkeypatch):
+    """As the examples do; those that ask together are one run, and one that leaves disturbs nobody."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    from program_score import score
+
+    evaluator = envcoder_bench.Evaluator("Cartpole", gather=0.3, folder=tmp_path, **SMALL)
+    address = evaluator.listen()
+    assert Path(address).parent.stat().st_mode & 0o77 == 0
+    Client(address).close()
+    with ThreadPoolExecutor(4) as pool:
+        answers = [*pool.map(lambda text: score(address, text), ["x = 1", "x = 10", "raise", "x = é"])]
+    assert [fitness for fitness, _ in answers] == [worth("x = 1"), worth("x = 10"), 0.0, worth("x = é")]
+    assert answers[2][1] == "p.py:2: raised" and evaluator.runs == 1
 
 
 def test_bad_input_is_an_error_at_once():

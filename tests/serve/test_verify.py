@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import campaigns
 import pytest
@@ -83,6 +84,44 @@ def test_a_changed_file_of_the_run_is_a_finding(run, trainings, tmp_path, name):
     findings = verify(run.path, "a", output=tmp_path / "again").findings
     assert any(str(Path("candidates") / name) in finding for finding in findings)
     assert any("not that of the installed package" in finding for finding in findings) == (name == "human")
+
+
+FITNESS = 'def compute_fitness(pole_angle):\n    """Height of the tip."""\n    return torch.cos(pole_angle)\n'
+
+
+@pytest.mark.slow
+def test_a_changed_fitness_file_is_a_finding(run, trainings, tmp_path):
+    """The run's copy against its hash, and against the user's own copy, which measures the new run."""
+    own = tmp_path / "own.py"
+    own.write_text(FITNESS)
+    spec = resolve("Cartpole", ["sim=mujoco_cpu", "device=cpu", "seeds=3", f"fitness={own}"])
+    sources = [*baseline_sources(spec.task, spec.config.task), CandidateSource("a", "a.py", campaigns.source("a"))]
+    folder = RunFolder.create(tmp_path / "measured", replace(spec, sources=tuple(sources)))
+    results(folder, ["human", "a"], range(3), {"human": 0.1, "a": 0.9})
+    findings = [verify(folder.path, fitness=own, output=tmp_path / "1").findings]
+    findings.append(verify(folder.path, output=tmp_path / "2").findings)
+    folder.fitness.write_text(FITNESS.replace("cos", "ones_like"))
+    findings.append(verify(folder.path, fitness=own, output=tmp_path / "3").findings)
+    assert [len(each) for each in findings[:2]] == [0, 1] and "give --fitness with your own" in findings[1][0]
+    assert any("other code than yours" in finding for finding in findings[2])
+
+
+def test_the_training_has_a_cache_and_an_environment_of_its_own(tmp_path, monkeypatch):
+    """So that nothing that was put into a cache, or said by a variable, has an effect."""
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "poisoned"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "evil.so"))
+    seen = {}
+
+    def run(words, cwd, env, **more):
+        seen.update(env, words=words, inside=[*Path(env["ENVCODER_BENCH_CACHE"]).iterdir()], cwd=cwd)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(module.subprocess, "run", run)
+    module._train(tmp_path)
+    assert seen["inside"] == [] and "LD_PRELOAD" not in seen and not Path(seen["cwd"]).exists()
+    assert str(tmp_path) not in seen["ENVCODER_BENCH_CACHE"] + seen["PYTHONPATH"]
+    assert seen["PYTHONPATH"] == str(Path(module.__file__).parents[2])
 
 
 @pytest.mark.slow

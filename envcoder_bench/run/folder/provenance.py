@@ -58,8 +58,7 @@ class Provenance:
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there.
         before: the texts of config.yaml before the run was extended, oldest first.
-        fitness: the task's ``fitness_meaning`` and ``fitness_bounds``, with None for infinite ones; empty in runs of
-            older versions.
+        fitness: the task's ``fitness_meaning`` and ``fitness_bounds``, with None for infinite ones.
         files: the SHA-256 of each file that the run wrote and reads again, by its path in the folder: the last one, and
             the one before, which the file has if the process was killed between the two writes.
     """
@@ -113,9 +112,9 @@ def read_provenance(path: Path) -> Provenance:
         content = read_json(path)
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
-        record.fitness = content.get("fitness", {})
+        record.fitness = content["fitness"]
         record.before = [str(text) for text in content["before"]]
-        record.files = {str(name): list(digests) for name, digests in content.get("files", {}).items()}
+        record.files = {str(name): list(digests) for name, digests in content["files"].items()}
         dicts = [*record.software, record.sources, record.fitness]
         if not (isinstance(record.config, str) and all(isinstance(value, dict) for value in dicts)):
             raise ValueError("it is not the record of a run")
@@ -154,6 +153,13 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
     if provenance is None:
         return present
+    return _unless_changed(present, file, provenance, complete, notes)
+
+
+def _unless_changed(
+    present: Settings, file: Path, provenance: Provenance, complete: bool, notes: list[str]
+) -> Settings:
+    """Return a config that can be read, or what counts in its place if keys were changed. See ``read_config``."""
     # keys that differ from those with which the run began
     changed = changes(plain(parse_yaml(provenance.config)), plain(present))
     lost = [change for change in changed if missing(change)]
