@@ -3,7 +3,7 @@
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (about 2 minutes on 2 cores), for daily work
 # make test-mjlab   what needs mjlab, with mjlab, in an environment of its own; a test that is skipped fails
-# make test-isaaclab   the package isaaclab_mujoco with Isaac Lab 2.3 and 2.2, in an environment of its own; needs Python 3.11
+# make test-isaaclab   isaaclab_mujoco, and tasks isaaclab:NAME, with Isaac Lab 2.3 and 2.2 in an environment of its own; needs Python 3.11
 # make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
@@ -111,6 +111,9 @@ test-mjlab: $(VENV)-mjlab/installed
 
 test-isaaclab: $(VENV)-isaaclab/installed
 	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) packages/isaaclab_mujoco/tests
+	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) tests/sources/isaaclab_tasks
+	ISAACLAB_PATH=$(VENV)-isaaclab/isaaclab-2.2/isaaclab $(VENV)-isaaclab/bin/python -m pytest -n 0 $(PYTEST_FLAGS) \
+		-k "own_environment or release" tests/sources/isaaclab_tasks/test_lab_numbers.py
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests

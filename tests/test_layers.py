@@ -36,7 +36,7 @@ GROUND_ROOMS = {
     "compat": {"compat", "process"},
     "process": set(),
 }
-FACES_USER = PACKAGE / "sources" / "isaacgym_tasks"  # the source of tasks that imports this face
+FACES_USERS = {face: PACKAGE / "sources" / face.replace("mujoco", "tasks") for face in FACES}  # which import them
 
 
 @functools.cache
@@ -101,10 +101,11 @@ def test_packages_need_nothing_above_them(path):
 
 
 def test_a_face_is_imported_by_its_source_of_tasks_alone():
-    others = [path for path in MODULES if not path.is_relative_to(FACES_USER)]
-    assert len(others) > 100
-    for path in others:
-        assert not [name for name, _ in imported(path.read_text(encoding="utf-8")) if name.startswith(FACES)], path
+    for face, user in FACES_USERS.items():
+        others = [path for path in MODULES if not path.is_relative_to(user)]
+        assert 100 < len(others) < len(MODULES)
+        for path in others:
+            assert not [name for name, _ in imported(path.read_text(encoding="utf-8")) if name.startswith(face)], path
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def _add_candidates(what: Any) -> None:
     what.add_argument(
         "--task",
         help="the task: a name, e.g. Anymal; the folder or module:Class of your own; Isaac Gym code, isaacgymenvs:NAME,"
-        " legged_gym:NAME or file.py:Class (docs/isaacgym.md); or mjlab:NAME (docs/mjlab.md)",
+        " legged_gym:NAME or file.py:Class (docs/isaacgym.md); mjlab:NAME (docs/mjlab.md); or isaaclab:PACKAGE:NAME"
+        " (docs/isaaclab.md)",
     )
     what.add_argument("--describe", action="store_true", help="print the task's state, functions and fitness")
     what.add_argument(

@@ -286,7 +286,7 @@ def _refuse_bad_sets(
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]
         if sections and not dicts:
-            has += f"; the dict {sections[0]} is for tasks of mjlab"
+            has += f"; the dict {sections[0]} is for tasks of mjlab and Isaac Lab"
         wanted = ", ".join([*(kind for kind in types if kind not in ALIASES), *dicts])
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     # two functions of one kind

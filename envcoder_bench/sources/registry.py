@@ -1,7 +1,8 @@
 """The registry of tasks: the one place where what ``--task`` says becomes a task.
 
 The sources are asked one after the other: this package's tasks, Isaac Gym code (``isaacgymenvs:Ant``), mjlab
-(``mjlab:NAME``), those of installed packages, and folders, ``module:Class`` and names of installed tasks.
+(``mjlab:NAME``), Isaac Lab (``isaaclab:PACKAGE:NAME``), those of installed packages, and folders, ``module:Class`` and
+names of installed tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ if TYPE_CHECKING:  # it imports torch, which the names of tasks do not need
 
 GROUP = "envcoder_bench.task_sources"  # entry points
 # sources of this package that load what a task needs, so that a checkout works without an installation
-_BUILT_IN = ("envcoder_bench.sources.isaacgym_tasks:IsaacGymTasks", "envcoder_bench.sources.mjlab_tasks:MjlabTasks")
+_BUILT_IN = (
+    "envcoder_bench.sources.isaacgym_tasks:IsaacGymTasks",
+    "envcoder_bench.sources.mjlab_tasks:MjlabTasks",
+    "envcoder_bench.sources.isaaclab_tasks:IsaacLabTasks",
+)
 _found: dict[str, TaskSpec] = {}  # so far, by name
 _by_address: dict[str, TaskSpec] = {}  # those from outside the package
 _broken: dict[str, str] = {}  # sources of other packages that cannot be used, and why

@@ -1,4 +1,4 @@
-"""rsl_rl's config of PPO, as mjlab's ``rl_cfg`` has it, in the keys of this package."""
+"""rsl_rl's config of PPO, as mjlab's ``rl_cfg`` or Isaac Lab's ``rsl_rl_cfg`` has it, in the keys of this package."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
 def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a runner's config, such as ``dataclasses.asdict(unitree_g1_ppo_runner_cfg())``.
 
+    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``.
+
     Returns:
         The content of a train.yaml, which differs from cfg/train/RslRlPPO.yaml in numbers alone. The actions' limit
         (``clip_actions``) is the task's to apply.
@@ -19,6 +21,8 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: it asks for what grouped PPO does not have, for instance a recurrent or convolutional network.
     """
+    if "policy" in runner:
+        runner = {**runner, **_actor_and_critic(runner["policy"], runner.get("empirical_normalization") is True)}
     actor, algorithm = runner["actor"], runner["algorithm"]
     distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
     distribution.update(actor.get("distribution_cfg") or {})
@@ -61,6 +65,22 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _actor_and_critic(policy: Mapping[str, Any], normalizes: bool) -> dict[str, Any]:
+    """Return the configs of both networks of a ``policy``; ``normalizes``: the runner's ``empirical_normalization``."""
+    _require("policy.class_name", policy.get("class_name", "ActorCritic"), "ActorCritic")
+    _require("policy.state_dependent_std", policy.get("state_dependent_std", False), False)
+    actor, critic = (
+        {
+            "hidden_dims": policy[f"{name}_hidden_dims"],
+            "activation": policy["activation"],
+            "obs_normalization": normalizes or policy.get(f"{name}_obs_normalization") is True,  # else it may be unset
+        }
+        for name in ("actor", "critic")
+    )
+    std = {"init_std": policy["init_noise_std"], "std_type": policy.get("noise_std_type", "scalar")}
+    return {"actor": {**actor, "distribution_cfg": std}, "critic": critic}
 
 
 def _check(

@@ -356,7 +356,7 @@ def test_assemble_refuses_missing_and_unknown_functions():
 
 
 def test_dicts_of_terms_are_named_where_they_are_not_read():
-    with pytest.raises(CandidateError, match="the dict rewards is for tasks of mjlab"):
+    with pytest.raises(CandidateError, match="the dict rewards is for tasks of mjlab and Isaac Lab"):
         load_candidate("mine", 'rewards = {"upright": 1.0}\n', "mine.py")
 
 

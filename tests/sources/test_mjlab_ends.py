@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
 from envcoder_bench.sources.term_tasks.block import Terminations
+from envcoder_bench.sources.term_tasks.task import TermTask
 
 
 def block(fallen: int) -> Any:
@@ -19,6 +19,6 @@ def block(fallen: int) -> Any:
 
 def test_terms_but_the_time_out_say_why_episodes_end() -> None:
     task: Any = SimpleNamespace(blocks=[block(0), block(2)])
-    ends = MjlabTask.ends(task)
+    ends = TermTask.ends(task)
     assert list(ends) == ["fell_over"]
     assert ends["fell_over"].tolist() == [True, False, False, False, False, True]

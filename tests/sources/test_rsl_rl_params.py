@@ -107,3 +107,21 @@ def test_unknown_default_is_refused_with_near_matches(folder):
         UserError, match=r"train.yaml: defaults: there is no RslRPPO in cfg/train \(did you mean RslRlPPO"
     ):
         hyperparameters(folder, "defaults: [RslRPPO]\n")
+
+
+def test_a_policy_of_older_runners_is_an_actor_and_a_critic() -> None:
+    """As Isaac Lab 2.x writes it; values that are not set are not True."""
+    policy: dict[str, Any] = {
+        "class_name": "ActorCritic", "init_noise_std": 0.5, "noise_std_type": "log", "activation": "elu",
+        "actor_hidden_dims": [8], "critic_hidden_dims": [16], "actor_obs_normalization": ...,
+        "critic_obs_normalization": ...,
+    }  # fmt: skip
+    runner = {key: x for key, x in G1.items() if key not in ("actor", "critic")} | {"policy": policy}
+    params = rsl_rl_params(runner)["params"]
+    assert params["network"]["mlp"] == {"units": [8], "critic_units": [16], "activation": "elu"}
+    space = params["network"]["space"]["continuous"]
+    assert space["std_type"] == "log" and space["sigma_init"]["val"] == pytest.approx(math.log(0.5))
+    assert params["config"]["normalize_input"] is False
+    assert rsl_rl_params({**runner, "empirical_normalization": True})["params"]["config"]["normalize_input"] is True
+    with pytest.raises(ValueError, match=r"rl_cfg\.policy\.class_name: ActorCriticRecurrent is not supported"):
+        rsl_rl_params({**runner, "policy": {**policy, "class_name": "ActorCriticRecurrent"}})

@@ -17,7 +17,7 @@ from envcoder_bench.sources.term_tasks.dialect import Dialect
 class MjlabDialect(Dialect):
     """mjlab's words: configs are dataclasses, and each section is a dict of them."""
 
-    name = "mjlab"
+    name = package = "mjlab"
     harmless_curricula = ("commands_vel", "terrain_levels_vel")
 
     @property
@@ -44,8 +44,15 @@ class MjlabDialect(Dialect):
         if isinstance(value, SceneEntityCfg):
             value.resolve(scene)
 
+    def step_dt(self, cfg: Any) -> float:
+        return cfg.decimation * cfg.sim.mujoco.timestep
+
     def reward_scale(self, cfg: Any, step_dt: float) -> float:
         return step_dt if cfg.scale_rewards_by_dt else 1.0
+
+    def root_velocities(self, env: Any, term: Any) -> tuple[Tensor, Tensor]:
+        data = env.scene[term.cfg.entity_name].data
+        return data.root_link_lin_vel_b, data.root_link_ang_vel_b
 
     # managers
 

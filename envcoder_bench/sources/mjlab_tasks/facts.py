@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from envcoder_bench.sources.mjlab_tasks.fitness import Measure
 from envcoder_bench.sources.mjlab_tasks.source import Source, shared_by_groups
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 
@@ -16,13 +15,19 @@ class Facts(TermFacts):
 
     Attributes:
         source: the task in mjlab's registry.
-        measure: the kind of fitness, see ``fitness.py``.
         needs_warp: whether its code reads what MuJoCo on a CPU does not have.
     """
 
     source: Source
-    measure: Measure
     needs_warp: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def address(self) -> str:
+        return self.source.address
 
     def env_cfg(self) -> Any:
         return self.source.env_cfg()

@@ -13,11 +13,9 @@ import re
 import sys
 import tomllib
 import traceback
-import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, is_dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, requires, version
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from envcoder_bench.core.errors import UserError, causes, near_matches
 from envcoder_bench.sources.mjlab_tasks import PREFIX
 from envcoder_bench.sources.term_tasks import SECTIONS
 from envcoder_bench.sources.term_tasks.faults import PatchError
+from envcoder_bench.sources.term_tasks.quiet import quiet
 from mujoco_batches.compat.warp_start import start_warp
 
 INSTALL = (
@@ -166,17 +165,6 @@ def list_tasks(package: str = "") -> list[str]:
             finally:
                 sys.path.remove(os.getcwd())
     return list_tasks()
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Hide what mjlab and Warp print while they are imported or built."""
-    from mujoco_batches.physics.batch import collected
-
-    out, err = contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO())
-    with out, err, warnings.catch_warnings(), collected():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def refuse_unsupported(source: Source, cfg: Any) -> None:

@@ -1,24 +1,24 @@
-"""Adapt a task of mjlab to the ``Task`` interface: its construction, steps, episodes and fitness."""
+"""A task of mjlab: its construction and its simulation."""
 
 # mjlab is optional
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from mjlab.utils.buffers import CircularBuffer
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
+from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
+from envcoder_bench.sources.mjlab_tasks.keys import sources_of
 from envcoder_bench.sources.mjlab_tasks.source import quiet
-from envcoder_bench.sources.term_tasks.patches import Patches, patched
-from envcoder_bench.tasks.base import EnvGroups, Task
+from envcoder_bench.sources.mjlab_tasks.world import World
+from envcoder_bench.sources.term_tasks.task import TermTask
 
 if TYPE_CHECKING:
     from mujoco_batches.physics.live_tensors import PoseSource
@@ -31,64 +31,17 @@ REFUSALS = {
 }
 
 
-class MjlabTask(Task):
+class MjlabTask(TermTask):
     """A task of mjlab, with the simulation that ``sim.backend`` of its config chooses."""
 
-    goal_keys: tuple[str, ...] = ()
-    quaternions = "wxyz, and helper functions take xyzw, `q[:, [1, 2, 3, 0]]`"
-    regroups = False
-    clip_actions = float("inf")
-    clip_observations = float("inf")
     refusals: Mapping[str, str] = REFUSALS
-    patched_stages = ("reward", "observation", "terminal", "goal", "initial_state")
 
-    def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        from envcoder_bench.sources.mjlab_tasks.fitness import Fitness
-        from envcoder_bench.sources.mjlab_tasks.keys import sources_of
-        from envcoder_bench.sources.mjlab_tasks.world import World
-        from envcoder_bench.sources.term_tasks.state_reader import StateReader
+    def make_world(self, facts: Facts) -> World:
+        simulation = simulation_of(self.cfg, str(self.device), facts.needs_warp)
+        return World(facts, self.num_envs, str(self.device), simulation)
 
-        self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
-        self.fitness_meaning, self.fitness_bounds = facts.measure.meaning, facts.measure.bounds
-        self.fitness_reduction = facts.measure.reduction
-        self.fields, self.notes, self._obs_sets = dict(facts.fields), facts.notes, facts.obs_sets
-        self.device = torch.device(device)
-        with quiet():
-            simulation = simulation_of(cfg, device, facts.needs_warp)
-            self.world = World(facts, num_envs, device, simulation)
-        env = self.world.env
-        self.dt, self.substeps = env.step_dt, env.cfg.decimation
-        # IsaacGymEnvs' time-out comes one step earlier than mjlab's
-        self.max_episode_length = env.max_episode_length + 1
-        self.default_action_dim = self.num_dofs = self.world.action_manager.total_action_dim
-        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.engine_warnings: dict[str, int] = getattr(self.world.sim, "warnings", {})  # MuJoCo Warp has none
-        # what the blocks fill, and the state
-        self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in facts.widths.items()}
-        self._buffers["reward"] = torch.zeros(num_envs, device=device)
-        self.unstable = self._buffers["unstable"] = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
-        self._mask = torch.zeros_like(self.unstable)  # where episodes begin
-        self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int64, device=device)
-        self.state = {
-            "reward_buf": self._buffers["reward"],
-            "reward_terms": self._buffers["terms"],
-            "obs_buf": self._buffers["actor"],
-            **({"critic_buf": self._buffers["critic"]} if "critic" in self._buffers else {}),
-            "reset_buf": torch.zeros_like(self.unstable),
-            "score": torch.zeros(num_envs, device=device),
-        }
-        self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
-        self.default_state: dict[str, Tensor] = {}
-        self.faults: dict[int, Exception] = {}
-        self._fitness = Fitness(facts.measure, num_envs, self.device)
-        self._patches: Sequence[Mapping[str, Any]] = ()
-        self.reader = StateReader({})
-        self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
-        commands = list(self.world.cfg.commands)
-        self.reader = StateReader(sources_of(self.world, self.world.commands.get_command, commands))
-        self.state.update(self.reader.tensors)
+    def sources(self) -> dict[str, Any]:
+        return sources_of(self.world, self.world.commands.get_command, list(self.world.cfg.commands))
 
     @property
     def bytes_per_env(self) -> int:
@@ -101,57 +54,18 @@ class MjlabTask(Task):
         sim = self.world.sim
         return PoseSource(sim.mj_model, lambda: sim.data.qpos[:].detach().double().cpu().numpy())
 
-    # groups
+    def rings(self) -> tuple[type, type]:
+        return CircularBuffer, ShiftedBuffer
 
-    def patch(self, patches: Sequence[Mapping[str, Any]]) -> None:
-        self._patches = patches
+    def quiet(self) -> Any:
+        return quiet()
 
-    def attach(self, groups: EnvGroups) -> None:
-        from mjlab.utils.buffers import CircularBuffer
+    def startup(self) -> None:
+        expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}
+        self.world.sim.expand_model_fields(tuple(sorted(expanded)))
+        super().startup()
 
-        from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
-        from envcoder_bench.sources.term_tasks.block import Block, runs
-        from envcoder_bench.sources.term_tasks.checkpoint import held
-        from envcoder_bench.sources.term_tasks.draws import Draws
-        from envcoder_bench.sources.term_tasks.parts import Parts
-        from envcoder_bench.sources.term_tasks.patches import world_key
-
-        size, dialect = int(groups.lanes.max()) + 1, self.world.dialect
-        count = self.num_envs // size
-        self._groups, self.faults = groups, {}
-        configs = patched(dialect, self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
-        self._restore_model()
-        self._buffers["terms"].zero_()
-        self.world.count(0)
-        self.world.place(groups.seeds, groups.lanes)
-        self.blocks: list[Block] = []
-        with quiet():
-            for first, last in runs([world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]):
-                rows = slice(first * size, last * size)
-                draws = Draws(groups.seeds[rows], groups.lanes[rows])
-                of_block, shared = range(first, last), (draws, self._note, self._buffers)
-                self.blocks.append(Block(self.world, of_block, size, configs[first:last], *shared))
-            for block in self.blocks:
-                block.load()
-            expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}
-            self.world.sim.expand_model_fields(tuple(sorted(expanded)))
-            for block in self.blocks:
-                block.startup()
-            for _, _, (owner, _) in list(held(self.world, self.blocks)):
-                if type(owner) is CircularBuffer:
-                    owner.__class__ = ShiftedBuffer
-        self.reader.used = groups.keys
-        self.world.commands.blocks = self.blocks
-        self._spread = True
-        self._begun, self._settings = False, None
-        self.world.parts = Parts(capture_on(self.device), self.world, self.blocks)
-        self._first: dict[str, Tensor] | None = None
-
-    def refresh_state(self) -> None:
-        self.reader.refresh(everything=True)
-
-    def _restore_model(self) -> None:
-        """Undo the randomization of an earlier startup."""
+    def restore_model(self) -> None:
         sim = self.world.sim
         if isinstance(sim, BatchSimulation):
             sim.model.restore()
@@ -159,68 +73,7 @@ class MjlabTask(Task):
         for name in sim.expanded_fields:
             getattr(sim.model, name)[:] = sim.get_default_field(name)
 
-    def _note(self, groups: Sequence[int], error: Exception) -> None:
-        for group in groups:
-            self.faults.setdefault(group, error)
-
-    def set_drive_mode(self, effort: Tensor) -> None:
-        pass
-
-    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        # unused: the action goes to mjlab's action terms
-        return torch.zeros_like(action)
-
-    def try_step(self, patches: Patches | None = None) -> None:
-        """Begin episodes with a candidate's patches, and take a step without actions."""
-        groups = EnvGroups.alone(self.num_envs, torch.zeros(self.num_envs, self.num_dofs, device=self.device))
-        self.patch([patches or {}])
-        self.attach(groups)
-        self.prepare_reset(torch.ones_like(self._mask))
-        self.settle()
-        self.step(groups.actions)
-        self.settle()
-
-    # one control step
-
-    def step(self, command: Tensor) -> None:
-        with torch.no_grad():
-            self._set_step(self.step_count)
-            self.world.parts.begin()
-            stages = [("ends", self._eager("ends"), self._end), ("rewards", self._eager("rewards"), self._judge)]
-            self.world.advance(self._groups.actions[:, : self.num_dofs], stages)
-        self._begun = False
-
-    def _eager(self, table: str) -> list[Any]:
-        """Return calls for the terms that no graph can contain."""
-        terms = [(block, term) for block in self.blocks for term in getattr(block, table).terms]
-        return [functools.partial(block.refresh, term) for block, term in terms if term.eager]
-
-    def _end(self) -> None:
-        self._note_unstable()
-        for block in self.blocks:
-            block.end()
-
-    def _judge(self) -> None:
-        for block in self.blocks:
-            block.judge()
-            ends = block.termination_manager
-            self.state["reset_buf"][block.rows] = ends.terminated
-            # the environment adds the time-out
-            self._time_outs[block.rows] = ends.time_outs
-            self.state["score"][block.rows] = self._fitness(block.env, self.state["reward_buf"][block.rows])
-        self.reader.refresh()
-        for block in self.blocks:
-            block.attempt(block.events)
-
-    def ends(self) -> dict[str, Tensor]:
-        block = self.blocks[0]
-        names = [x.name for x in block.ends.terms if not block.dialect.get(x.cfg, "time_out", False)]
-        return {
-            name: torch.cat([each.termination_manager.get_term(name) for each in self.blocks])
-            for name in dict.fromkeys(names)
-        }
-
-    def _note_unstable(self) -> None:
+    def note_unstable(self) -> None:
         data = self.world.sim.data
         finite = torch.isfinite(data.qpos[:]).all(dim=1) & torch.isfinite(data.qvel[:]).all(dim=1)
         failed = getattr(self.world.sim, "failed", None)
@@ -228,123 +81,6 @@ class MjlabTask(Task):
         self.contact_overflows.add_(self.world.sim.take_overflows() & ~self.unstable)
         if failed is not None:
             failed.zero_()
-
-    def _set_step(self, step: int) -> None:
-        if self._clock is not None:
-            self._clock.fill_(step)
-        for draws in (self.world.draws, *(block.draws for block in self.blocks)):
-            draws.step = step if self._clock is None else self._clock
-
-    # episodes
-
-    def prepare_reset(self, mask: Tensor) -> None:
-        """Begin episodes as mjlab does where ``mask`` is True."""
-        if self._first is None:
-            if self._spread and self.step_count < EVALUATION_STEP:  # training goes on after a rung of a race
-                self.world.count(self.step_count)
-            self._first = self.get_state()
-        with torch.no_grad():
-            self._mask.copy_(mask)
-            self._set_step(self.step_count)
-            self._advance_curricula()
-            self.world.reset(self._mask)
-            self.world.parts("begin", self._begin)
-            self._spread_first_episodes()
-        self._begun = True
-
-    def _advance_curricula(self) -> None:
-        for block in self.blocks:
-            block.attempt(block.curriculum, self._mask[block.rows])
-        if self.world.parts.captures:
-            settings = [block.settings for block in self.blocks]
-            if settings != self._settings:
-                self._settings = settings
-                self.world.parts.drop()
-
-    def _begin(self) -> None:
-        """Begin episodes in the simulated world."""
-        from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-
-        with self.world.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
-            self.world.scene.reset(EnvIds.of(self._mask))
-        for block in self.blocks:
-            block.attempt(block.begin, self._mask[block.rows])
-        with self.world.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
-            self.world.action_manager.reset(EnvIds.of(self._mask))
-        self.world.episode_length_buf.masked_fill_(self._mask, 0)
-        self._fitness.begin(self._mask)
-        self.world.write_first_commands(self._mask)
-
-    def _spread_first_episodes(self) -> None:
-        """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
-        from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
-
-        self._first_progress.zero_()
-        if self._spread and self.step_count < EVALUATION_STEP:
-            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, self.step_count), drawing():
-                lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
-            self._first_progress.copy_(lengths)
-            self.world.episode_length_buf.copy_(lengths)
-        self._spread = False
-
-    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
-        pass  # all of it is in ``prepare_reset``
-
-    def settle(self) -> None:
-        """Compute what follows the resets of a step: derived quantities, commands and observations."""
-        with torch.no_grad():
-            self._set_step(self.step_count)  # whether or not any environment was reset
-            if not self._begun:
-                self._mask.zero_()
-                self._advance_curricula()
-            self.world.sim.forward()
-            self.world.parts("command", self._advance_commands)
-            self.world.sense()
-            self.world.parts("observe" if self._begun else "observe alone", self._observe)
-            self.world.parts.end()
-        self._begun = False
-
-    def _advance_commands(self) -> None:
-        for block in self.blocks:
-            block.attempt(block.command, self._mask[block.rows])
-
-    def _observe(self) -> None:
-        self.world.sensed()
-        for block in self.blocks:
-            block.observe()
-        if self._begun:
-            self.reader.refresh()
-
-    def fitness(self, state: dict[str, Tensor]) -> Tensor:
-        return state["score"]
-
-    # checkpoints
-
-    def get_state(self) -> dict[str, Tensor]:
-        from envcoder_bench.sources.term_tasks.checkpoint import saved
-
-        return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self._time_outs})
-
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        from envcoder_bench.sources.term_tasks.checkpoint import restore
-
-        live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
-        with self.world.parts.replacing():
-            restore(self.world, self.blocks, live, state)
-        self._spread = False  # its episodes have begun
-
-    def restart(self) -> None:
-        if self._first is not None:
-            self.set_state(self._first)
-        evaluates = EVALUATION_STEP <= self.step_count < 2 * EVALUATION_STEP
-        self.world.place(self._groups.seeds, self._groups.lanes, evaluates)
-
-
-def capture_on(device: torch.device) -> Any:
-    """Return what captures parts of a step as graphs; None on a CPU."""
-    from envcoder_bench.sources.term_tasks.parts import cuda_capture
-
-    return cuda_capture(device) if device.type == "cuda" else None
 
 
 def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""A task of mjlab in words, for prompts and ``--describe``: the order of joints, bodies and columns, and its terms."""
+"""A task of mjlab in words, for prompts and ``--describe``: the order of joints, bodies and columns."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from envcoder_bench.sim.joint_facts import drive_facts, joint_facts
-from envcoder_bench.sources.term_tasks.words import sections_in_words
 from envcoder_bench.tasks.contract import shown
 
 _OF_ACTIONS = ("scale", "offset", "use_default_offset")  # keys of a term's config that say what an action does
 
 
-def notes_of(world: Any, block: Any) -> str:
-    """Return the lines of a list in Markdown.
-
-    Args:
-        world: the scene.
-        block: an environment with the registered config.
-    """
-    return "\n".join(f"- {line}" for line in (*_names(world), *_physics(world), *sections_in_words(block)))
+def names_of(world: Any) -> Iterator[str]:
+    """Yield lines on the scene of a world."""
+    yield from _names(world)
+    yield from _physics(world)
 
 
 def _physics(world: Any) -> Iterator[str]:

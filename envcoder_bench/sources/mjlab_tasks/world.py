@@ -82,6 +82,7 @@ class World:
             self._on_stream = TorchStream(torch.device(device))
             for name in ("step", "forward", "reset", "recompute_constants"):
                 setattr(self.sim, name, self._counted(getattr(self.sim, name)))
+        self.warnings: dict[str, int] = getattr(self.sim, "warnings", {})  # MuJoCo Warp has none
         self.parts = Parts(None, self, [])
         self._initialize(device)
         self.steps = 0
@@ -252,13 +253,23 @@ class World:
         with FixedShapes(self.num_envs, "the simulation's reset"):
             self.sim.reset(EnvIds.of(mask))
 
+    def reset_scene(self, mask: Tensor) -> None:
+        """Reset the scene where ``mask`` is True."""
+        with self.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
+            self.scene.reset(EnvIds.of(mask))
+
+    def reset_actions(self, mask: Tensor) -> None:
+        """Reset the actions where ``mask`` is True."""
+        with self.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
+            self.action_manager.reset(EnvIds.of(mask))
+
     @contextmanager
     def drawing(self, name: str) -> Iterator[None]:
         """Let the code of actions and actuators inside the block draw in the name ``name``."""
         with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
             yield
 
-    def write_first_commands(self, mask: Tensor) -> None:
+    def begun(self, mask: Tensor) -> None:
         """Write the actuators' commands anew after the resets where ``mask`` is True.
 
         As in mjlab also in the other environments of a group, for which an actuator may compute another torque. Other

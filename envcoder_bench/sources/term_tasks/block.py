@@ -62,9 +62,16 @@ class Terms:
 
     def get_term_cfg(self, name: str) -> Any:
         """Return the config of a term, whose weight and parameters a curriculum may set."""
+        return self._term(name).cfg
+
+    def set_term_cfg(self, name: str, cfg: Any) -> None:
+        """Replace the config of a term."""
+        self._term(name).cfg = cfg
+
+    def _term(self, name: str) -> Term:
         for term in self.table.terms:
             if term.name == name:
-                return term.cfg
+                return term
         there = ", ".join(self.active_terms)
         message = f"a curriculum or event reads the term '{name}' of {self.table.section}; there are {there}"
         raise ValueError(f"{message}: patch the curriculum, too")
@@ -81,15 +88,16 @@ class Rewards(Terms):
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self.sums: Tensor | None = None  # of the weighted terms since an episode began; None until someone reads it
 
     @property
     def active_terms(self) -> list[str]:
         self._refuse_mixed()
         return super().active_terms
 
-    def get_term_cfg(self, name: str) -> Any:
+    def _term(self, name: str) -> Term:
         self._refuse_mixed()
-        return super().get_term_cfg(name)
+        return super()._term(name)
 
     @property
     def _term_names(self) -> list[str]:
@@ -105,6 +113,14 @@ class Rewards(Terms):
         """Weighted terms of the last step, per second if the config scales them by the step: ``(n, terms)``."""
         names = self.active_terms
         return self._block.reward_terms[:, : len(names)] / self._block.reward_scale
+
+    @property
+    def _episode_sums(self) -> dict[str, Tensor]:
+        """Weighted terms of an episode so far, by name."""
+        names = self.active_terms
+        if self.sums is None:
+            self.sums = torch.zeros_like(self._block.reward_terms)
+        return {name: self.sums[:, k] for k, name in enumerate(names)}
 
     def _refuse_mixed(self) -> None:
         world = self._block.world
@@ -281,6 +297,8 @@ class Block:
     def judge(self) -> None:
         """Compute rewards and metrics."""
         self._reward()
+        if self.reward_manager.sums is not None:
+            self.reward_manager.sums += self.reward_terms
         with torch.no_grad():
             self.metrics_manager.compute()
 
@@ -331,6 +349,8 @@ class Block:
     def curriculum(self, mask: Tensor) -> None:
         """Evaluate the curriculum; ``mask`` ``(n,)``: where episodes begin."""
         get = self.dialect.get
+        if self.dialect.mixes_environments(self.cfg) and not bool(mask.any()):
+            return
         for name, term in self.dialect.curriculum_terms(self.curriculum_manager):
             with self._masked(f"curriculum/{name}"):
                 get(term, "func")(self.env, EnvIds.of(mask), **get(term, "params"))
@@ -344,17 +364,49 @@ class Block:
         commands = [term.cfg for _, term in self._commands()]
         return frozen([commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms])
 
+    def get_numbers(self) -> dict[str, Tensor]:
+        """Return the numbers of configs that a curriculum may have set."""
+        if not self._has_curriculum:
+            return {}
+        return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
+
+    def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
+        """Restore what ``get_numbers`` returned."""
+        for path, owner, key, x in list(self._numbers_of_terms()):
+            if path in numbers:
+                value = numbers[path].tolist()
+                self.dialect.put(owner, key, type(x)(value))
+
+    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, str, Any]]:
+        """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
+        configs = [(f"commands/{name}", term.cfg) for name, term in self._commands()]
+        for table in (self.rewards, self.ends):
+            configs += [(f"{table.section}/{k}", term.cfg) for k, term in enumerate(table.terms)]
+        while configs:
+            path, config = configs.pop()
+            for key in self.dialect.keys(config):
+                x = self.dialect.get(config, key)
+                parts = x if isinstance(x, (tuple, list)) else (x,)
+                if parts and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in parts):
+                    yield f"{path}/{key}", config, key, x
+                elif self.dialect.keys(x):
+                    configs.append((f"{path}/{key}", x))
+
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
         env_ids = EnvIds.of(mask)
         with self._masked("events/reset"):
             if "reset" in self.event_manager.available_modes:
                 self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
-        with self._masked("observations/reset"):
+        step, name = self.draws.step, "observations/reset"
+        with self._drawing(name, step):
             for manager, rows in self.observation_managers:
-                manager.reset(EnvIds.of(mask[rows]))
+                with self._stream(name, step, rows), FixedShapes(rows.stop - rows.start, name):
+                    manager.reset(EnvIds.of(mask[rows]))
         with self._masked("terms/reset"):
             self.rewards.reset(lambda rows: EnvIds.of(mask[rows]))
+            if self.reward_manager.sums is not None:
+                self.reward_manager.sums.masked_fill_(mask.unsqueeze(1), 0.0)
             for name, term in self._commands():
                 rename_stream(f"commands/{name}/reset")
                 term.metrics = Unlogged(term.metrics)

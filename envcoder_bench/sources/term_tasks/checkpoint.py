@@ -26,6 +26,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
             "commands": block.command_manager,
             "observations": [manager for manager, _ in block.observation_managers],
             "rewards": [term.func for term in block.rewards.terms],
+            "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],
             "metrics": block.metrics_manager,
             "terminations": block.termination_manager,
@@ -79,6 +80,8 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
     for path, x, _ in held(world, blocks):
         state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
     state.update(world.get_simulation())
+    for k, block in enumerate(blocks):
+        state.update({f"numbers {k}/{path}": x for path, x in block.get_numbers().items()})
     return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
 
 
@@ -88,6 +91,9 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
         x.copy_(state[f"live/{key}"])
     world.set_simulation(state)
     world.count(int(state["world/steps"]))
+    for k, block in enumerate(blocks):
+        prefix = f"numbers {k}/"
+        block.set_numbers({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
     # buffers that appear with the first value exist in the saved state, or in the live one, alone
     owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
     for path, (x, owner) in owners.items():

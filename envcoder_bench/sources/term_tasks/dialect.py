@@ -20,13 +20,14 @@ class Dialect(ABC):
     """The words of a framework. By default a config is an object with attributes, and a section a dict of terms.
 
     Attributes:
-        name: of the framework, for messages.
+        name: of the framework, for messages; ``package`` is the one of its code.
         harmless_curricula: names of curriculum functions that set neither weights nor parameters of other terms.
         keeps_timers: whether a command's ``compute`` takes seconds per environment, so that its timer stays full in
             the step in which an episode begins; otherwise it takes the seconds of a step.
     """
 
     name: str
+    package: str = ""
     harmless_curricula: tuple[str, ...] = ()
     keeps_timers: bool = False
 
@@ -89,9 +90,25 @@ class Dialect(ABC):
     def resolve(self, value: Any, scene: Any) -> None:
         """Resolve the names in a parameter of a term, such as those of joints."""
 
+    def step_dt(self, cfg: Any) -> float:
+        """Return the seconds of a control step of a task's config."""
+        return cfg.decimation * cfg.sim.dt
+
     @abstractmethod
     def reward_scale(self, cfg: Any, step_dt: float) -> float:
         """Return the factor of all weights: seconds of a step, or 1."""
+
+    def mixes_environments(self, cfg: Any) -> bool:
+        """Return whether a curriculum sets numbers by what all environments of a block did.
+
+        Then each group has a block alone, and the curriculum is evaluated when an episode begins; otherwise in each
+        step.
+        """
+        return False
+
+    @abstractmethod
+    def root_velocities(self, env: Any, term: Any) -> tuple[Tensor, Tensor]:
+        """Return the linear and angular velocity ``(n, 3)`` that a command of velocities asks for, body frame."""
 
     # managers
 

@@ -10,7 +10,8 @@ device the mean of ``x[mask]``, which a curriculum logs, waits for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -44,6 +45,12 @@ class EnvIds(Marked):
         return result
 
 
+class Meant(Marked):
+    """``x[env_ids]`` with all rows of x, of which a mean is that of the environments that are meant."""
+
+    mask: Tensor
+
+
 class FixedShapes(TorchFunctionMode):
     """Give code inside the ``with`` block masks instead of indices of environments.
 
@@ -62,6 +69,8 @@ class FixedShapes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if _plain:
+            return func(*args, **kwargs)
         if func is Tensor.__setitem__:
             return self._write(*args)
         if func is Tensor.__getitem__ and isinstance(args[0], EnvIds):
@@ -70,9 +79,9 @@ class FixedShapes(TorchFunctionMode):
             rows = marked(Chosen, args[0])
             rows.mask = args[1]
             return rows
+        if func in _MEANS and len(args) == 1 and not kwargs and isinstance(args[0], (Chosen, Meant)):
+            return _mean(args[0].as_subclass(Tensor), args[0].mask)
         if any(isinstance(x, Chosen) for x in args):
-            if func in _MEANS and len(args) == 1 and not kwargs:
-                return _mean(args[0].as_subclass(Tensor), args[0].mask)
             args = tuple(x.as_subclass(Tensor)[x.mask] if isinstance(x, Chosen) else x for x in args)
         name = getattr(func, "__name__", "")
         if name in _SEARCHES and self._is_mask(args[0]):
@@ -127,13 +136,17 @@ class FixedShapes(TorchFunctionMode):
         x.copy_(torch.where(mask, new, x))
 
     def _other(self, func: Callable[..., Any], ids: EnvIds, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in _KEEPING:
+        if func in _KEEPING or (func is Tensor.cpu and not ids.is_cuda):
             return EnvIds.of(ids.mask, func(*args, **kwargs).as_subclass(Tensor))
         name = getattr(func, "__name__", str(func))
         in_place = name.endswith("_") and not name.endswith("__")
         result = None if in_place else func(*args, **kwargs)
         parts = result if isinstance(result, (tuple, list)) else (result,)
         indices = any(isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.bool for x in parts)
+        if func is Tensor.__getitem__ and args[1] is ids and ids.dim() == 1 and isinstance(result, Tensor):
+            meant = marked(Meant, result)
+            meant.mask = ids.mask
+            return meant
         if func is not Tensor.__getitem__ and (in_place or indices or func in _COPIES):
             raise self._refusal(name)
         return result
@@ -143,6 +156,19 @@ class FixedShapes(TorchFunctionMode):
             f"{self.name} calls {what} on the indices of environments, which has no fixed shape: index tensors with"
             " env_ids, or with env_ids[mask]"
         )
+
+
+_plain: list[None] = []
+
+
+@contextmanager
+def plain_indices() -> Iterator[None]:
+    """Let code inside the block find plain indices, also within ``FixedShapes``."""
+    _plain.append(None)
+    try:
+        yield
+    finally:
+        _plain.pop()
 
 
 def _mean(x: Tensor, mask: Tensor) -> Tensor:

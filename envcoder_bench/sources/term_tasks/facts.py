@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envcoder_bench.sources.term_tasks.dialect import Dialect
+from envcoder_bench.sources.term_tasks.fitness import Measure
 from envcoder_bench.tasks.base import Field
 
 
@@ -17,6 +18,7 @@ class TermFacts(ABC):
 
     Attributes:
         dialect: of its framework.
+        measure: its fitness.
         train: its settings of PPO, in the schema of rl_games.
         obs_sets: the groups of observations that the ``actor``, and the ``critic``, read, side by side.
         widths: columns of the buffers of observations by reader, and of reward ``terms``.
@@ -28,13 +30,24 @@ class TermFacts(ABC):
     """
 
     dialect: Dialect
+    measure: Measure
     train: Mapping[str, Any]
     obs_sets: Mapping[str, tuple[str, ...]]
-    widths: Mapping[str, int]
+    widths: Mapping[str, int] = field(default_factory=dict)
     own_widths: Mapping[str, int] = field(default_factory=dict)
     reads_rewards: bool = False
     fields: Mapping[str, Field] = field(default_factory=dict)
     notes: str = ""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The task's name, an identifier."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """The value for ``--task``."""
 
     @property
     def actor(self) -> str:

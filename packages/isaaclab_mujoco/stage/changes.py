@@ -229,9 +229,16 @@ def _isaaclab() -> None:
     markers = fakes.make("isaaclab.markers.VisualizationMarkers")
     on_import("isaaclab.markers.visualization_markers", VisualizationMarkers=markers)
     after_import("isaaclab.sensors.contact_sensor.contact_sensor", _record_sensors)
+    after_import("isaaclab.assets.asset_base", _no_handles)
     after_import("isaaclab.sim.simulation_cfg", _configs_on_cpu)
     after_import("isaaclab_tasks.utils.parse_cfg", _registry_on_cpu)
     after_import("isaaclab.envs.mdp.events", _refuse("randomize_rigid_body_scale", "scales by environment"))
+
+
+def _no_handles(module: Any) -> None:
+    """Give assets that were not finished, for instance without a file, the handles that their ``__del__`` reads."""
+    for name in ("prim_deletion_callback_id", "initialize_handle", "invalidate_initialize_handle", "debug_vis_handle"):
+        setattr(module.AssetBase, f"_{name}", None)
 
 
 def _record_sensors(module: Any) -> None:

@@ -61,6 +61,13 @@ class SimulationContext:
             if error is not None:
                 builtins.ISAACLAB_CALLBACK_EXCEPTION = None  # type: ignore[attr-defined]
                 raise error
+        self._stage = dict(vars(STAGE))
+
+    def activate(self) -> None:
+        """Make this context the one that code of Isaac Lab asks for, where there are several in a process."""
+        if type(self)._instance is not self:
+            type(self)._instance = self
+            vars(STAGE).update(self._stage)
 
     def step(self, render: bool = True) -> None:
         self.running.step()

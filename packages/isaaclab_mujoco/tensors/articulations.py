@@ -54,12 +54,12 @@ class ArticulationView:
         self.prim_paths = [of_env(self.path, env) for env in range(self.count)]
         self.link_paths = [[f"{path}/{name}" for name in links] for path in self.prim_paths]
         self.dof_paths = [[f"{path}/{name}" for name in joints] for path in self.prim_paths]
-        self._masses, self._shapes = Masses(physics, self.rows), shapes_of(physics, actor, self.rows)
+        self.masses, self._shapes = Masses(physics, self.rows), shapes_of(physics, actor, self.rows)
         self.max_shapes = len(self._shapes)
-        self._friction = torch.zeros(self.count, len(joints), 3)
-        self._friction[..., 0] = self._friction[..., 1] = self._column("friction")
-        if self._friction.any():
-            self._set_friction(self._friction, torch.arange(self.count))
+        self.friction = torch.zeros(self.count, len(joints), 3)
+        self.friction[..., 0] = self.friction[..., 1] = self._column("friction")
+        if self.friction.any():
+            self._set_friction(self.friction, torch.arange(self.count))
 
     # states
 
@@ -172,48 +172,46 @@ class ArticulationView:
 
     def get_dof_friction_properties(self) -> Tensor:
         """Return static and dynamic friction, N m, and viscous friction of the joints, ``(count, dofs, 3)``."""
-        return self._friction.clone()
+        return self.friction.clone()
 
     def set_dof_friction_properties(self, data: Tensor, indices: Tensor) -> None:
         self._set_friction(data, indices)
 
     def get_dof_friction_coefficients(self) -> Tensor:
-        return self._friction[..., 0].clone()
+        return self.friction[..., 0].clone()
 
     def set_dof_friction_coefficients(self, data: Tensor, indices: Tensor) -> None:
         self._set_friction(torch.stack([data, data, torch.zeros_like(data)], dim=-1), indices)
 
     def _set_friction(self, data: Tensor, indices: Tensor) -> None:
         envs, columns = indices.long().cpu(), self.physics.layout.dof_qvel[self.columns]
-        self._friction[envs] = data.cpu()[envs]
-        if (self._friction[..., 0] != self._friction[..., 1]).any():
+        self.friction[envs] = data.cpu()[envs]
+        if (self.friction[..., 0] != self.friction[..., 1]).any():
             note("dynamic friction of joints has no effect: MuJoCo has one, and the static one is taken")
-        if self._friction[..., 2].any():
+        if self.friction[..., 2].any():
             note("viscous friction of joints has no effect; give their actuators a damping")
         for env in envs.tolist():
-            self.physics.engine.set_model_fields(
-                env, {"dof_frictionloss": (columns, self._friction[env, :, 0].numpy())}
-            )
+            self.physics.set_fields(env, {"dof_frictionloss": (columns, self.friction[env, :, 0].numpy())})
 
     # properties of bodies
 
     def get_masses(self) -> Tensor:
-        return self._masses.get("mass")
+        return self.masses.get("mass")
 
     def set_masses(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("mass", data, indices)
+        self.masses.set("mass", data, indices)
 
     def get_inertias(self) -> Tensor:
-        return self._masses.get("inertia")
+        return self.masses.get("inertia")
 
     def set_inertias(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("inertia", data, indices)
+        self.masses.set("inertia", data, indices)
 
     def get_coms(self) -> Tensor:
-        return self._masses.get("com")
+        return self.masses.get("com")
 
     def set_coms(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("com", data, indices)
+        self.masses.set("com", data, indices)
 
     def get_material_properties(self) -> Tensor:
         return torch.tensor(self.physics.materials.values[:, self._shapes], dtype=torch.float32)

@@ -29,7 +29,7 @@ class RigidBodyView:
         self.count = len(self.prim_paths)
         if not self.count:
             raise NotSupported(f"{pattern}: no body has such a path; there are {', '.join(physics.paths)}")
-        self._masses = Masses(physics, self.rows)
+        self.masses = Masses(physics, self.rows)
         self._actors = [k for k, place in enumerate(physics.layout.places) if set(self.rows) & set(_bodies(place))]
 
     @property
@@ -73,22 +73,22 @@ class RigidBodyView:
         apply_forces(self.physics, self.rows, force_data, torque_data, position_data, is_global)
 
     def get_masses(self) -> Tensor:
-        return self._masses.get("mass").reshape(self.count, 1)
+        return self.masses.get("mass").reshape(self.count, 1)
 
     def set_masses(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("mass", data.view(-1, len(self.rows)), indices)
+        self.masses.set("mass", data.view(-1, len(self.rows)), indices)
 
     def get_inertias(self) -> Tensor:
-        return self._masses.get("inertia").reshape(self.count, 9)
+        return self.masses.get("inertia").reshape(self.count, 9)
 
     def set_inertias(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("inertia", data.view(-1, len(self.rows), 9), indices)
+        self.masses.set("inertia", data.view(-1, len(self.rows), 9), indices)
 
     def get_coms(self) -> Tensor:
-        return self._masses.get("com").reshape(self.count, 7)
+        return self.masses.get("com").reshape(self.count, 7)
 
     def set_coms(self, data: Tensor, indices: Tensor) -> None:
-        self._masses.set("com", data.view(-1, len(self.rows), 7), indices)
+        self.masses.set("com", data.view(-1, len(self.rows), 7), indices)
 
     def _shapes(self) -> np.ndarray:
         return shapes_of(self.physics, self._actors[0], self.rows)

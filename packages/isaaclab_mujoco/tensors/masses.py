@@ -22,19 +22,19 @@ class Masses:
         turn = rotation_matrices(model.body_iquat[ids])
         inertia = np.einsum("bij,bj,bkj->bik", turn, model.body_inertia[ids], turn).reshape(-1, 9)
         parts = {"mass": model.body_mass[ids], "com": com, "inertia": inertia}
-        self._values = {k: torch.tensor(v, dtype=torch.float32).repeat(n, *[1] * np.ndim(v)) for k, v in parts.items()}
+        self.values = {k: torch.tensor(v, dtype=torch.float32).repeat(n, *[1] * np.ndim(v)) for k, v in parts.items()}
 
     def get(self, name: str) -> Tensor:
         """Return ``(num_envs, bodies, ...)``."""
-        return self._values[name].clone()
+        return self.values[name].clone()
 
     def set(self, name: str, data: Tensor, indices: Tensor) -> None:
         """Set the values of the environments ``indices`` from a tensor of all environments."""
         envs = indices.long().cpu()
-        held = self._values[name]
+        held = self.values[name]
         held[envs] = data.cpu()[envs].view(len(envs), *held.shape[1:])
         for env in envs.tolist():
-            self._physics.engine.set_model_fields(env, self._fields(name, held[env].numpy().astype(float)))
+            self._physics.set_fields(env, self._fields(name, held[env].numpy().astype(float)))
         self._physics.stale = True
 
     def _fields(self, name: str, values: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:

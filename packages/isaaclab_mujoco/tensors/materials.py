@@ -80,7 +80,7 @@ class Materials:
             if len(pairs.ids):
                 sliding = np.maximum(self.combined(env), MIN_FRICTION)
                 fields["pair_friction"] = (pairs.ids, _columns(sliding, 2, SPIN, ROLL, ROLL))
-            self._physics.engine.set_model_fields(env, fields)
+            self._physics.set_fields(env, fields)
         self.changed[:] = False
 
     def _note(self, values: np.ndarray) -> None:

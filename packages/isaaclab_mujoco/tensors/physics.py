@@ -34,10 +34,12 @@ class Physics:
         contacts: numbers of the engine's contact lists, by body and by the other body or ground, None for all.
         materials: friction of all shapes.
         stale: whether a state was written since the poses were computed.
+        fields: fields of MuJoCo's model that differ between environments, ``(num_envs, ...)``.
     """
 
     def __init__(self, stage: Stage, cfg: Any) -> None:
         self.cfg, self.steps, self.stale, self._unstable = cfg, 0, False, 0
+        self.fields: dict[str, np.ndarray] = {}
         self.num_envs, self.spawned = stage.num_envs, list(stage.spawned)
         spawned = self.spawned
         if not spawned:
@@ -85,6 +87,48 @@ class Physics:
                     "isaaclab_mujoco: the physics of an environment became unstable; it went back to its start"
                 )
             self._unstable = self.engine.blow_ups
+
+    def set_fields(self, env: int, fields: dict[str, tuple[Any, Any]]) -> None:
+        """Set rows of fields of MuJoCo's model in one environment, as ``Engine.set_model_fields``."""
+        for name, (ids, values) in fields.items():
+            if name not in self.fields:
+                self.fields[name] = np.repeat(getattr(self.layout.model, name)[None], self.num_envs, axis=0)
+            rows = self.fields[name]
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+        self.engine.set_model_fields(env, fields)
+
+    def get_state(self) -> dict[str, Tensor]:
+        """Return the state of the simulation, and the properties of its environments."""
+        state = {f"engine/{name}": x for name, x in self.engine.get_state().items()}
+        state.update({f"field/{name}": torch.tensor(x) for name, x in self.fields.items()})
+        for k, table in enumerate(self.properties):
+            state.update({f"joints/{k}/{name}": torch.tensor(table[name]) for name in table.dtype.names or ()})
+        state["materials"], state["steps"] = torch.tensor(self.materials.values), torch.tensor(self.steps)
+        assert self.engine.joint_forces is not None
+        state["joint_forces"] = self.engine.joint_forces.clone()
+        return state if self.accelerations is None else {**state, "accelerations": self.accelerations.clone()}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``get_state`` returned."""
+        for name, present in self.fields.items():
+            model = np.broadcast_to(getattr(self.layout.model, name), present.shape)
+            values = state[f"field/{name}"].numpy() if f"field/{name}" in state else model
+            everything = np.arange(present.shape[1])
+            for env in np.flatnonzero((present != values).reshape(self.num_envs, -1).any(axis=1)).tolist():
+                self.set_fields(env, {name: (everything, values[env])})
+        for k, table in enumerate(self.properties):
+            for name in table.dtype.names or ():
+                table[name] = state[f"joints/{k}/{name}"].numpy()
+            self.engine.set_dof_properties(None, self.layout.places[k].dofs, table)
+        self.materials.values[...] = state["materials"].numpy()
+        self.materials.changed[:] = True
+        self.materials.apply()
+        prefix = "engine/"
+        self.engine.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
+        assert self.engine.joint_forces is not None
+        self.engine.joint_forces.copy_(state["joint_forces"])
+        self.accelerations = state["accelerations"].clone() if "accelerations" in state else None
+        self.steps, self.stale = int(state["steps"]), False
 
     def forward(self) -> None:
         """Compute the poses of bodies from the states that were written."""

@@ -1,62 +1,15 @@
 """A task of mjlab in steps, as the environment takes them."""
 
-import torch
-
-from envcoder_bench.sources.registry import find_spec
-from envcoder_bench.tasks.base import EnvGroups
+from term_driven import TermDriven, actions
 
 CARTPOLE, GO1, G1 = "Mjlab-Cartpole-Balance", "Mjlab-Velocity-Flat-Unitree-Go1", "Mjlab-Velocity-Flat-Unitree-G1"
 LIFT = "Mjlab-Lift-Cube-Yam"
 ROUGH_GO1 = "Mjlab-Velocity-Rough-Unitree-Go1"
+__all__ = ["CARTPOLE", "G1", "GO1", "LIFT", "ROUGH_GO1", "Driven", "actions"]
 
 
-class Driven:
-    """A task whose steps and resets are those of its own terminations, as ``GroupedVecTask`` does with ``human``."""
+class Driven(TermDriven):
+    """A task of mjlab with one of its simulations."""
 
-    def __init__(
-        self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True, device="cpu", seeds=(0,)
-    ):
-        spec = find_spec(f"mjlab:{name}")
-        n = size * groups
-        self.task = spec.make({"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", device)
-        self.actions, self.limit = torch.zeros(n, self.task.num_dofs, device=device), limit
-        nowhere = torch.zeros(n, dtype=torch.bool, device=device)
-        lanes = torch.arange(size, device=device).repeat(groups)
-        seeds = torch.tensor(seeds, device=device).repeat_interleave(n // len(seeds))
-        self.task.patch(patches)
-        self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
-        self.size, self.steps = size, 0
-        if not begin:
-            return
-        self._begin(~nowhere)
-        self.task.world.episode_length_buf.zero_()  # the first episodes of a training have begun before
-
-    def _begin(self, mask):
-        self.task.step_count = self.steps
-        if mask.any():
-            self.task.prepare_reset(mask)
-        self.task.settle()
-
-    def step(self, action):
-        """Take one action ``(size, width)`` in all groups; return the results of the step by name."""
-        task = self.task
-        self.actions.copy_(action.repeat(len(self.actions) // self.size, 1))
-        task.step_count = self.steps
-        task.step(torch.empty(0))
-        self.steps += 1
-        names = ("reward_buf", "reward_terms", "reset_buf", "score")
-        results = {name: task.state[name].clone() for name in names}
-        results["time_outs"] = task.timed_out.clone()
-        ended = task.state["reset_buf"] | task.timed_out | (task.world.episode_length_buf >= self.limit)
-        self._begin(ended)
-        results.update({name: task.state[name].clone() for name in ("obs_buf", "critic_buf") if name in task.state})
-        results["ended"] = ended
-        return results
-
-    def of_group(self, results, group):
-        return {name: x[group * self.size : (group + 1) * self.size] for name, x in results.items()}
-
-
-def actions(size, width, steps):
-    generator = torch.Generator().manual_seed(3)
-    return [0.7 * torch.randn(size, width, generator=generator) for _ in range(steps)]
+    def __init__(self, name, size, groups=1, backend="mujoco", **options):
+        super().__init__(f"mjlab:{name}", size, groups, config={"sim": {"backend": backend}}, **options)

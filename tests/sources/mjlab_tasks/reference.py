@@ -6,52 +6,10 @@ from unittest.mock import patch
 
 import torch
 from mjlab.envs import ManagerBasedRlEnv
+from rows_stream import NamedFunc, RowsStream
 
-from envcoder_bench.core import stream
 from envcoder_bench.sources.mjlab_tasks.source import quiet
-from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
-
-
-class RowsStream(TermStream):
-    """Draws for some environments: those that the code was given, or those that it found last."""
-
-    __slots__ = ("_all", "rows")
-
-    def __init__(self, name, seeds, lanes, step):
-        super().__init__(name, seeds, lanes, step)
-        self.rows, self._all = None, (self._lanes, self._offsets)
-
-    def note_found(self, mask, indices):
-        if len(mask) == len(self._all[0]):
-            self.rows = indices.flatten()
-
-    def next(self, rows, device):
-        lanes, offsets = self._all
-        if rows != len(lanes):
-            assert self.rows is not None and rows == len(self.rows), (self.name, rows)
-            lanes, offsets = lanes[self.rows], offsets[self.rows]
-        elif self.rows is not None and rows == len(self.rows):
-            lanes, offsets = lanes[self.rows], offsets[self.rows]
-        self._lanes, self._offsets = lanes, offsets
-        return super().next(rows, device)
-
-
-class _Func:
-    def __init__(self, func, name, takes_ids):
-        self._func, self._name, self._takes_ids = func, name, takes_ids
-
-    def __call__(self, env, *args, **params):
-        current = stream.current()
-        if isinstance(current, TermStream):
-            current.rename(self._name)
-            if self._takes_ids:
-                current.rows = args[0]
-        return self._func(env, *args, **params)
-
-    def __getattr__(self, name):
-        if name.startswith("_"):  # of an object that is being copied
-            raise AttributeError(name)
-        return getattr(self._func, name)
+from envcoder_bench.sources.term_tasks.draws import drawing
 
 
 class Reference:
@@ -65,7 +23,7 @@ class Reference:
         self.at = -1
         startup = {name: e for name, e in cfg.events.items() if e is not None and e.mode == "startup"}
         for name, event in startup.items():
-            event.func = _Func(event.func, f"events/{name}", True)
+            event.func = NamedFunc(event.func, f"events/{name}", True)
         with patch.dict(os.environ), quiet(), self._stream("events/startup"):  # it sets a variable
             self.env = env = ManagerBasedRlEnv(cfg, device=device)
         terrain = env.scene.terrain
@@ -75,16 +33,16 @@ class Reference:
             terrain.terrain_levels.copy_(levels)
             terrain.env_origins.copy_(terrain.terrain_origins[levels, terrain.terrain_types])
         for name, term in zip(env.curriculum_manager.active_terms, getattr(env.curriculum_manager, "_term_cfgs", ())):
-            term.func = _Func(term.func, f"curriculum/{name}", True)
+            term.func = NamedFunc(term.func, f"curriculum/{name}", True)
         events = env.event_manager
         for cfgs in events._mode_term_cfgs.values():
             for term in cfgs:
-                if not isinstance(term.func, _Func):
+                if not isinstance(term.func, NamedFunc):
                     name = next(name for name, own in events.cfg.items() if own is term)
-                    term.func = _Func(term.func, f"events/{name}", True)
+                    term.func = NamedFunc(term.func, f"events/{name}", True)
         for group, terms in env.observation_manager._group_obs_term_names.items():
             for name, term in zip(terms, env.observation_manager._group_obs_term_cfgs[group]):
-                term.func = _Func(term.func, f"observations/{group}/{name}", False)
+                term.func = NamedFunc(term.func, f"observations/{group}/{name}", False)
         self._wrap(events, "apply", lambda mode="", **k: f"events/{mode}")
         self._wrap(events, "reset", lambda *a, **k: "events/timers", ids=True)
         for name, term in getattr(env.command_manager, "_terms", {}).items():

@@ -8,7 +8,7 @@ import torch
 from driven import CARTPOLE, GO1, LIFT, Driven, actions
 from recorded_ops import capture
 
-from envcoder_bench.sources.mjlab_tasks import task as task_module
+from envcoder_bench.sources.term_tasks import task as task_module
 from envcoder_bench.sources.term_tasks.env_ids import FixedShapes
 from envcoder_bench.sources.term_tasks.parts import Parts
 

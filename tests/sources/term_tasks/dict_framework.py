@@ -78,6 +78,11 @@ def make_easier(env, env_ids, term, weight):
     env.reward_manager.get_term_cfg(term)["weight"] = weight
 
 
+def make_easier_later(env, env_ids, term, weight):
+    if env.world.steps > 3:
+        make_easier(env, env_ids, term, weight)
+
+
 def registered():
     return {
         "rewards": {
@@ -197,6 +202,9 @@ class DictDialect(Dialect):
 
     def reward_scale(self, cfg, step_dt):
         return step_dt
+
+    def root_velocities(self, env, term):
+        raise NotImplementedError
 
     def event_manager(self, cfg, env):
         return Events(cfg["events"], env)
@@ -384,6 +392,8 @@ class LineTask:
 class LineFacts(TermFacts):
     """What is known of the task on a line."""
 
+    name = address = "line"
+
     def env_cfg(self):
         return registered()
 
@@ -392,4 +402,4 @@ def facts():
     widths = {**WIDTHS, "terms": 16}
     sets = {"actor": ("policy",), "critic": ("critic",)}
     own = LineTask(2).blocks[0].obs_widths()
-    return LineFacts(dialect=DictDialect(), train={}, obs_sets=sets, widths=widths, own_widths=own)
+    return LineFacts(dialect=DictDialect(), measure=None, train={}, obs_sets=sets, widths=widths, own_widths=own)

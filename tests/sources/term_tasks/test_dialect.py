@@ -134,7 +134,9 @@ def test_metrics_of_commands_begin_anew_with_an_episode():
 
 
 def test_a_task_goes_on_bitwise_from_a_checkpoint():
-    task, other = LineTask(N, OTHERS), LineTask(N, OTHERS)
+    later = {"later": {"func": framework.make_easier_later, "params": {"term": "near", "weight": 9.0}}}
+    groups = [*OTHERS, {"curriculum": later}]
+    task, other = LineTask(N, groups), LineTask(N, groups)
     steps = pushes(14)
     for push in steps[:7]:
         task.step(push)

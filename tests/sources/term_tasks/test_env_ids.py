@@ -8,7 +8,7 @@ from recorded_ops import capture
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.draws import drawing
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes, plain_indices
 
 N = 7
 
@@ -132,6 +132,18 @@ def test_views_of_memory_are_written():
     assert base[:, 1].tolist() == [1.0] * 2 + [0.0] * 5
 
 
+def test_indices_on_the_cpu_and_means_are_of_the_environments_that_are_meant():
+    mask, x = torch.arange(N) < 2, torch.arange(3.0 * N).view(N, 3)
+    expected, written = x[mask].mean(), x.clone()
+    with FixedShapes(N):
+        ids = EnvIds.of(mask)
+        assert torch.mean(x[ids]) == expected and (2.0 * x[ids]).shape == x.shape
+        written[ids.cpu()[:, None], torch.tensor([0, 2])] = -1.0
+        with plain_indices():
+            assert len(mask.nonzero()) == 2 < len(ids)
+    assert torch.equal(written[2:], x[2:]) and written[:2].tolist() == [[-1.0, 1.0, -1.0], [-1.0, 4.0, -1.0]]
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -140,7 +152,7 @@ def test_views_of_memory_are_written():
         lambda ids, x: x[ids % 2],
         lambda ids, x: ids.tolist(),
         lambda ids, x: ids[2:],
-        lambda ids, x: torch.cat([x[:, 0], ids.cpu()]),
+        lambda ids, x: ids.numpy(),
     ],
 )
 def test_what_may_write_into_others_is_refused_by_name(use):

@@ -1,4 +1,4 @@
-"""The fitness of mjlab's tasks, against numbers computed by hand."""
+"""The fitness of tasks of terms, against numbers computed by hand."""
 
 import math
 from types import SimpleNamespace
@@ -6,24 +6,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from envcoder_bench.sources.mjlab_tasks.fitness import SUCCESS, TRACKING, Fitness, Measure
+from envcoder_bench.sources.term_tasks.fitness import SUCCESS, TRACKING, Fitness, Measure
 
 
 def fitness_of(kind):
-    return Fitness(Measure(kind, "twist" if kind == TRACKING else "lifted", "", (0.0, 1.0), ""), 3, torch.device("cpu"))
+    dialect = SimpleNamespace(root_velocities=lambda env, term: env.velocities)
+    return Fitness(
+        dialect, Measure(kind, "twist" if kind == TRACKING else "lifted", "", (0.0, 1.0), ""), 3, torch.device("cpu")
+    )
 
 
 def test_errors_of_planar_velocity_and_yaw_rate_are_those_to_the_command():
-    term = SimpleNamespace(
-        cfg=SimpleNamespace(entity_name="robot"), command=torch.tensor([[1.0, 2.0, 0.5], [1.0, 2.0, 0.5]])
-    )
-    data = SimpleNamespace(
-        root_link_lin_vel_b=torch.tensor([[1.0, 2.0, 9.0], [4.0, -2.0, 9.0]]),
-        root_link_ang_vel_b=torch.tensor([[9.0, 9.0, 0.5], [9.0, 9.0, -0.5]]),
-    )
-    env = SimpleNamespace(
-        command_manager=SimpleNamespace(get_term={"twist": term}.get), scene={"robot": SimpleNamespace(data=data)}
-    )
+    term = SimpleNamespace(command=torch.tensor([[1.0, 2.0, 0.5], [1.0, 2.0, 0.5]]))
+    linear = torch.tensor([[1.0, 2.0, 9.0], [4.0, -2.0, 9.0]])
+    angular = torch.tensor([[9.0, 9.0, 0.5], [9.0, 9.0, -0.5]])
+    managers = {"command_manager": SimpleNamespace(get_term={"twist": term}.get)}
+    env = SimpleNamespace(velocities=(linear, angular), **managers)
     expected = [1.0, 0.5 * (math.exp(-5.0) + math.exp(-1.0))]
     assert fitness_of(TRACKING)(env, torch.zeros(2)).tolist() == pytest.approx(expected)
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envcoder_bench.sources.term_tasks.dialect import Dialect
+
 TRACKING, SUCCESS, REGISTERED = "tracking", "success", "registered"
 
 
@@ -27,37 +29,39 @@ class Measure:
     meaning: str
 
 
-def measure_of(cfg: Any) -> Measure:
+def measure_of(dialect: Dialect, cfg: Any) -> Measure:
     """Return how well-tracked commands, success or the reward of a config are measured."""
-    for name, metric in cfg.metrics.items():
+    for name, metric in dialect.get(cfg, "metrics", {}).items():
         if getattr(metric, "reduce", "") == "last":
             meaning = f"the task's metric '{name}' at the end of the episode"
             return Measure(SUCCESS, name, "sum", (-float("inf"), float("inf")), meaning)
-    for name, command in cfg.commands.items():
+    for name, command in dialect.terms(cfg, "commands").items():
         if hasattr(getattr(command, "ranges", None), "lin_vel_x"):
             meaning = (
                 f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw"
                 " rate [rad/s]; 1 = tracked exactly"
             )
-            if getattr(cfg.scene.terrain, "terrain_generator", None) is not None:
+            if getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None) is not None:
                 meaning += "; in episodes spread evenly over the levels of the terrain"
             return Measure(TRACKING, name, "mean", (0.0, 1.0), meaning)
-    best = sum(term.weight for term in cfg.rewards.values() if term.weight > 0)
+    weights = [dialect.get(term, "weight") for term in dialect.terms(cfg, "rewards").values()]
+    best = sum(weight for weight in weights if weight > 0)
     meaning = "mean over steps of the reward that the task registers, divided by the sum of its positive weights"
-    worst = any(term.weight < 0 for term in cfg.rewards.values())
-    return Measure(REGISTERED, str(best or 1.0), "mean", (-float("inf") if worst else 0.0, 1.0), meaning)
+    worst = -float("inf") if any(weight < 0 for weight in weights) else 0.0
+    return Measure(REGISTERED, str(best or 1.0), "mean", (worst, 1.0), meaning)
 
 
 class Fitness:
     """The fitness of a control step of every environment.
 
     Args:
+        dialect: of the framework.
         measure: its kind.
         num_envs: environments.
     """
 
-    def __init__(self, measure: Measure, num_envs: int, device: torch.device) -> None:
-        self.measure = measure
+    def __init__(self, dialect: Dialect, measure: Measure, num_envs: int, device: torch.device) -> None:
+        self.dialect, self.measure = dialect, measure
         self.before = torch.zeros(num_envs, device=device)  # the metric of the step before
 
     def __call__(self, env: Any, reward: Tensor) -> Tensor:
@@ -65,10 +69,9 @@ class Fitness:
         measure = self.measure
         if measure.kind == TRACKING:
             term = env.command_manager.get_term(measure.name)
-            data = env.scene[term.cfg.entity_name].data
-            command = term.command
-            planar = torch.norm(command[:, :2] - data.root_link_lin_vel_b[:, :2], dim=1)
-            yaw = torch.abs(command[:, 2] - data.root_link_ang_vel_b[:, 2])
+            linear, angular = self.dialect.root_velocities(env, term)
+            planar = torch.norm(term.command[:, :2] - linear[:, :2], dim=1)
+            yaw = torch.abs(term.command[:, 2] - angular[:, 2])
             return 0.5 * (torch.exp(-planar) + torch.exp(-yaw))
         if measure.kind == SUCCESS:
             manager = env.metrics_manager
@@ -76,8 +79,7 @@ class Fitness:
             change = now - self.before[env.rows]
             self.before[env.rows] = now
             return change
-        scale = env.step_dt if env.cfg.scale_rewards_by_dt else 1.0
-        return reward / (scale * float(measure.name))
+        return reward / (self.dialect.reward_scale(env.cfg, env.step_dt) * float(measure.name))
 
     def begin(self, mask: Tensor) -> None:
         """Begin episodes where ``mask`` is True."""

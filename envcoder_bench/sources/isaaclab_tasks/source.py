@@ -1,0 +1,255 @@
+"""Tasks of Isaac Lab in gymnasium's registry: their configs, and what is refused by name."""
+
+# Isaac Lab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import pkgutil
+import sys
+import traceback
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.core.errors import causes, near_matches
+from envcoder_bench.sources.isaaclab_tasks import PREFIX
+from envcoder_bench.sources.isaaclab_tasks.dialect import Terms
+from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.faults import PatchError
+from envcoder_bench.sources.term_tasks.quiet import quiet
+from mujoco_batches.compat.warp_start import start_warp
+
+INSTALL = "isaaclab_mujoco is not installed: see docs/isaaclab.md"
+ENV_CLASS = "isaaclab.envs:ManagerBasedRLEnv"
+_ENV, _AGENT = "env_cfg_entry_point", "rsl_rl_cfg_entry_point"
+_WHOLE_SCENE = ("randomize_physics_scene_gravity",)  # functions of events that change all environments
+
+
+@dataclass(frozen=True)
+class Source:
+    """A task of gymnasium's registry.
+
+    Attributes:
+        address: the value for ``--task``.
+        task_id: its registered name.
+        package: the package to import for tasks that are not Isaac Lab's; empty for those.
+        digest: of the package's code.
+    """
+
+    address: str
+    task_id: str
+    package: str = ""
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name as an identifier."""
+        return "".join(c if c.isalnum() else "_" for c in self.task_id)
+
+    @property
+    def version(self) -> str:
+        """The version of Isaac Lab."""
+        import isaaclab
+
+        return f"isaaclab {isaaclab.__version__}"
+
+    def env_cfg(self) -> Any:
+        """Return a new copy of its config; sections are dicts without the terms that are None, which managers skip."""
+        cfg = _configs(self.task_id)[_ENV]()
+        for section in SECTIONS:
+            terms = getattr(cfg, section, None)
+            named = {} if terms is None else terms if isinstance(terms, dict) else vars(terms)
+            setattr(cfg, section, Terms({name: term for name, term in named.items() if term is not None}))
+        for part in (*cfg.commands.values(), *vars(cfg.scene).values()):
+            if hasattr(part, "debug_vis"):
+                part.debug_vis = False
+        return cfg
+
+    def rl_cfg(self) -> Mapping[str, Any]:
+        """Return its config of PPO. Raises ValueError if it is registered without."""
+        make = _configs(self.task_id).get(_AGENT)
+        if make is None:
+            raise ValueError(f"{self.address} has no settings of PPO: register the task with {_AGENT}")
+        return make().to_dict()
+
+    def obs_sets(self, groups: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which ``groups`` of observations actor and critic read, as rsl_rl does; a critic like the actor, none.
+
+        Raises:
+            ValueError: ``obs_groups`` has a group that the task has not.
+        """
+        asked = self.rl_cfg().get("obs_groups")
+        asked = asked if isinstance(asked, dict) else {}
+        actor = tuple(asked.get("policy") or ("policy",))
+        critic = tuple(asked.get("critic") or (("critic",) if "critic" in groups else actor))
+        for group in (*actor, *critic):
+            if group not in groups:
+                what = f"{self.address}: the settings of PPO read the observations '{group}' (obs_groups)"
+                raise ValueError(f"{what}, and the task has {', '.join(groups)}")
+        return {"actor": actor} if critic == actor else {"actor": actor, "critic": critic}
+
+
+def find_source(task: str) -> Source:
+    """Find a task by ``isaaclab:NAME`` or ``isaaclab:PACKAGE:NAME``.
+
+    Raises:
+        ValueError: Isaac Lab is not there, or there is no such task.
+    """
+    package, _, name = task[len(PREFIX) :].rpartition(":")
+    _install()
+    for module in [package, f"{package}.tasks"] if package else ["isaaclab_tasks"]:
+        if name not in task_ids() and (module == package or module == "isaaclab_tasks" or _is_inside(package, "tasks")):
+            _import(task, module)
+    if name not in task_ids():
+        known = task_ids(package)
+        there = f"there are {', '.join(known)}" if known else f"{package or 'isaaclab_tasks'} registers none"
+        raise ValueError(f"unknown task '{task}'{near_matches(name, known or task_ids())}; {there}")
+    source = Source(task, name, package, _digest(package))
+    _refuse_other_environments(source)
+    return source
+
+
+def task_ids(package: str = "") -> list[str]:
+    """Return the registered tasks of Isaac Lab, or of a package."""
+    import gymnasium
+
+    own = {x: spec for x, spec in gymnasium.registry.items() if _ENV in (spec.kwargs or {})}
+    return [x for x, spec in own.items() if f"{_of(spec.kwargs[_ENV])}.".startswith(package.partition(".")[0])]
+
+
+def _of(entry: Any) -> str:
+    return entry if isinstance(entry, str) else entry.__module__
+
+
+def _install() -> None:
+    """Make Isaac Lab, and packages in the working folder, importable."""
+    try:
+        import isaaclab_mujoco
+        from isaaclab_mujoco.assets import find
+        from isaaclab_mujoco.errors import UserError
+    except ModuleNotFoundError as error:
+        raise ValueError(INSTALL if error.name == "isaaclab_mujoco" else missing(error)) from None
+    start_warp()
+    here = Path.cwd()
+    if here not in find.roots:
+        find.roots.append(here)
+    # packages of a project of Isaac Lab are in source/, installed or not
+    folders = [str(file.parents[1]) for file in sorted((here / "source").glob("*/*/__init__.py"))]
+    sys.path += [folder for folder in (*dict.fromkeys(folders), str(here)) if folder not in sys.path]
+    try:
+        if (here / "assets.yaml").is_file():
+            find.read_assets_file(here / "assets.yaml")
+        with quiet():
+            isaaclab_mujoco.install()
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    for logger in ("isaaclab", "isaaclab_mujoco"):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+
+
+def _import(task: str, module: str) -> None:
+    """Import a module that registers tasks. Raises ValueError if that fails."""
+    try:
+        with quiet():
+            importlib.import_module(module)
+    except Exception as error:  # its code may raise anything
+        raise ValueError(f"--task {task}: {module} cannot be imported: {described(error, module)}") from None
+
+
+def _is_inside(package: str, name: str) -> bool:
+    return name in [x.name for x in pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))]
+
+
+def _digest(package: str) -> str:
+    """Return a digest of a package's code, which users edit."""
+    spec = importlib.util.find_spec(package.partition(".")[0]) if package else None
+    digest = hashlib.sha256()
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for file in sorted(Path(folder).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16] if package else ""
+
+
+def _configs(task_id: str) -> dict[str, Any]:
+    """Return the classes, or functions, that make the configs of a task."""
+    import gymnasium
+
+    found = {}
+    for key, entry in (gymnasium.spec(task_id).kwargs or {}).items():
+        if key in (_ENV, _AGENT) and entry is not None:
+            if isinstance(entry, str):
+                module, _, name = entry.partition(":")
+                entry = getattr(importlib.import_module(module), name)
+            found[key] = entry if callable(entry) else (lambda entry=entry: entry.copy())
+    return found
+
+
+def _refuse_other_environments(source: Source) -> None:
+    import gymnasium
+    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
+    entry = gymnasium.spec(source.task_id).entry_point
+    made = getattr(entry, "__name__", str(entry).rpartition(":")[2])
+    if entry not in (ENV_CLASS, ManagerBasedRLEnv):
+        why = f"its environment is {made}, a class of its own, and only tasks of {ENV_CLASS} are supported"
+        raise ValueError(f"{source.address}: {why}")
+    try:
+        with quiet():
+            cfg = _configs(source.task_id)[_ENV]()
+    except Exception as error:
+        raise ValueError(f"{source.address}: its config fails: {described(error, source.package)}") from None
+    if not isinstance(cfg, ManagerBasedRLEnvCfg):
+        raise ValueError(f"{source.address}: its config is a {type(cfg).__name__}, not a ManagerBasedRLEnvCfg")
+
+
+def refuse_unsupported(source: Source, cfg: Any) -> None:
+    """Raise ValueError for what a task has and this adapter does not, by name."""
+    if (shared := shared_by_groups(cfg)) is not None:
+        section, name, what, remedy = shared
+        raise ValueError(f"{source.address}: the {section[:-1]} '{name}' {what}: register it with {remedy}")
+    for reader, groups in source.obs_sets(cfg.observations).items():
+        for group in groups:
+            if not cfg.observations[group].concatenate_terms:
+                what = f"observations['{group}'].concatenate_terms is False"
+                raise ValueError(f"{source.address}: {what}, and the network of the {reader} reads one row of numbers")
+
+
+def shared_by_groups(cfg: Any) -> tuple[str, str, str, str] | None:
+    """Return section and name of what depends on the environments of other groups, what it does, and the remedy."""
+    for name, event in cfg.events.items():
+        if event.mode == "interval" and event.is_global_time:
+            return "events", name, "has one clock for all environments (is_global_time)", "is_global_time=False"
+        if event.mode == "prestartup":
+            return "events", name, "changes the stage before the start (prestartup)", "another mode"
+        if getattr(event.func, "__name__", "") in _WHOLE_SCENE:
+            return "events", name, "changes the gravity of all environments", "None in its place"
+    return None
+
+
+def described(error: Exception, package: str = "") -> str:
+    """Return an error in a line: a user's error as it is, of others the line of the package that raised it."""
+    from isaaclab_mujoco.errors import UserError as LabError
+
+    chain = list(causes(error))
+    for cause in chain:
+        if isinstance(cause, (LabError, PatchError)):
+            return str(cause)
+        if isinstance(cause, ModuleNotFoundError):
+            return missing(cause)
+    first = [cause for cause in chain if cause.__traceback__ is not None][-1]
+    if isinstance(first, ImportError) and str(first.name).startswith("isaaclab"):
+        return f"{first}: it is for another version of Isaac Lab; set ISAACLAB_PATH to it"
+    frames = traceback.extract_tb(first.__traceback__)
+    line = ([frame for frame in frames if package and f"/{package.split('.')[0]}/" in frame.filename] or frames)[-1]
+    return f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """Return what to do about a missing module."""
+    return f"the module {error.name} is missing: install it, or the package that has it"

@@ -1,0 +1,66 @@
+"""The spec of a task of Isaac Lab."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from envcoder_bench.sources.isaaclab_tasks.dialect import IsaacLabDialect
+from envcoder_bench.sources.isaaclab_tasks.source import Source, described, find_source, refuse_unsupported
+from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
+from envcoder_bench.sources.term_tasks.quiet import quiet
+from envcoder_bench.tasks.sim_task import COMMON_KEYS
+from envcoder_bench.tasks.spec import TaskSpec
+
+
+@functools.lru_cache(maxsize=16)
+def isaaclab_spec(task: str) -> TaskSpec:
+    """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
+    facts = facts_of(task)
+    from envcoder_bench.sources.isaaclab_tasks.task import IsaacLabTask
+    from envcoder_bench.sources.term_tasks.spec import spec_of
+
+    source = facts.source
+    title = f"Isaac Lab's {source.task_id} ({source.version}), on MuJoCo"
+    return spec_of(facts, IsaacLabTask, repr((source, source.version)), title, COMMON_KEYS)
+
+
+@functools.lru_cache(maxsize=16)
+def facts_of(task: str) -> Any:
+    """Find a task by its address, and learn its properties in a simulation of two environments. Raises ValueError."""
+    from envcoder_bench.sources.term_tasks.fitness import measure_of
+
+    source = find_source(task)
+    from envcoder_bench.sources.isaaclab_tasks.facts import Facts
+    from envcoder_bench.sources.isaaclab_tasks.task import IsaacLabTask
+    from envcoder_bench.sources.isaaclab_tasks.words import names_of
+    from envcoder_bench.sources.term_tasks.spec import learned
+
+    dialect = IsaacLabDialect()
+    with quiet():
+        cfg = source.env_cfg()
+        refuse_unsupported(source, cfg)
+        runner = source.rl_cfg()
+        limit = runner.get("clip_actions")
+        facts = Facts(
+            dialect=dialect,
+            source=source,
+            measure=measure_of(dialect, cfg),
+            train=_train(source, cfg.is_finite_horizon),
+            obs_sets=source.obs_sets(cfg.observations),
+            clip_actions=float(limit) if limit else float("inf"),
+        )
+        try:
+            return learned(facts, lambda facts, num_envs: IsaacLabTask(facts, {}, num_envs, "cpu"), names_of)
+        except Exception as error:
+            raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
+
+
+def _train(source: Source, finite: bool) -> dict[str, Any]:
+    """Return the settings of PPO in the schema of rl_games; ``finite``: a time-out ends the task itself."""
+    try:
+        settings = rsl_rl_params(source.rl_cfg())
+    except ValueError as error:
+        raise ValueError(f"{source.address}: {error}") from None
+    settings["params"]["config"]["value_bootstrap"] = not finite
+    return settings

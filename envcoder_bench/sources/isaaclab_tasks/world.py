@@ -1,0 +1,240 @@
+"""The scene, the simulation and the actions that all groups share."""
+
+# Isaac Lab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from isaaclab.managers import ActionManager
+from isaaclab.scene import InteractiveScene
+from isaaclab.sensors import ContactSensor, Imu
+from isaaclab.sim import SimulationContext
+from isaaclab.utils.buffers import TimestampedBuffer
+from torch import Tensor
+
+from envcoder_bench.sources.isaaclab_tasks.facts import Facts
+from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN, EnvView, PartView
+from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
+from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.views import Commands
+
+SEED = 42  # of terrains and of whatever else is drawn while a scene is built
+_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
+_DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
+_WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
+
+
+class World:
+    """One scene in ``num_envs`` environments, all at the origin of the world, or at one of a generated terrain.
+
+    Attributes:
+        scene, sim, action_manager: Isaac Lab's; ``commands`` are those of all blocks.
+        steps: control steps so far, of all environments, which is also ``clock``.
+        reads: how often Isaac Lab's code has read ``steps``.
+        parts: runs the parts of a step.
+        dialect, obs_sets, reads_rewards: see ``TermFacts``.
+        has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
+        episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
+    """
+
+    def __init__(self, facts: Facts, num_envs: int) -> None:
+        self.dialect, self.device = facts.dialect, torch.device("cpu")
+        self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
+        self.cfg = cfg = facts.env_cfg()
+        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed = num_envs, 0.0, SEED
+        self.num_envs, self.reads, self.steps, self.evaluates = num_envs, 0, 0, False
+        with _seeded():
+            SimulationContext.clear_instance()
+            self.sim = SimulationContext(cfg.sim)
+            self.scene = InteractiveScene(cfg.scene)
+            self.sim.reset()
+            self.scene.update(dt=cfg.sim.dt)
+        if self.scene.terrain is not None:
+            self._keep_levels(self.scene.terrain)
+        self.warnings: dict[str, int] = {}  # the engine counts none
+        self.parts = Parts(None, self, [])
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self.env = EnvView(self, slice(0, num_envs), cfg)
+        self.env.command_manager = self.commands = Commands(cfg.commands)  # type: ignore[assignment]
+        self.env.action_manager = self.action_manager = ActionManager(cfg.actions, self.env)
+        everyone = torch.arange(num_envs)
+        self.draws = Draws(torch.zeros_like(everyone), everyone)
+        self._assets = {**self.scene.articulations, **self.scene.rigid_objects}
+        self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
+
+    def _keep_levels(self, terrain: Any) -> None:
+        """Let environments stay on their levels of a terrain in evaluations."""
+        update = terrain.update_env_origins
+
+        def update_env_origins(view: Any, *args: Any) -> None:
+            if not self.evaluates:
+                update.__func__(view, *args)
+
+        terrain.__class__ = type("Terrain", (type(terrain),), {"update_env_origins": update_env_origins})
+
+    # what blocks and checkpoints ask for
+
+    @property
+    def clock(self) -> int:
+        return self.steps
+
+    def view(self, rows: slice, cfg: Any) -> EnvView:
+        return EnvView(self, rows, cfg)
+
+    def part(self, block: Any, rows: slice) -> EnvView:
+        return PartView(block, rows)
+
+    def held(self) -> dict[str, Any]:
+        roots = {"actions": self.action_manager, "episode_length": {"buf": self.episode_length_buf}}
+        for name, asset in self._assets.items():
+            data, view = vars(asset.data), asset.root_physx_view
+            wrenches = {
+                f"{wrench} {part}": getattr(getattr(asset, wrench), f"composed_{part}_as_torch")
+                for wrench in _WRENCHES
+                if hasattr(asset, wrench)
+                for part in ("force", "torque")
+            }
+            roots[f"asset {name}"] = {
+                "own": {**_tensors(vars(asset)), **wrenches},
+                "values": {**_tensors(data), **({_DERIVED: data[_DERIVED].data} if _DERIVED in data else {})},
+                "actuators": getattr(asset, "actuators", {}),
+                "properties": {**view.masses.values, "friction": getattr(view, "friction", None)},
+            }
+        for name, sensor in self.scene.sensors.items():
+            roots[f"sensor {name}"] = {"own": _tensors(vars(sensor)), "values": _tensors(vars(sensor._data))}
+        if self.scene.terrain is not None:
+            roots["terrain"] = {key: getattr(self.scene.terrain, key, None) for key in TERRAIN}
+        return roots
+
+    def get_simulation(self) -> dict[str, Tensor]:
+        state = {f"sim/{name}": x for name, x in self.sim.running.get_state().items()}
+        for name, asset in self._assets.items():
+            wrenches = [getattr(asset, wrench)._active for wrench in _WRENCHES if hasattr(asset, wrench)]
+            state[f"wrenches/{name}"] = torch.tensor([*wrenches, getattr(asset, "has_external_wrench", False)])
+            # accelerations are divided by the difference of two times, whose last bits depend on both
+            times = [asset.data._sim_timestamp, getattr(getattr(asset.data, _DERIVED, None), "timestamp", 0.0)]
+            state[f"times/{name}"] = torch.tensor(times, dtype=torch.float64)
+        return state
+
+    def set_simulation(self, state: Mapping[str, Tensor]) -> None:
+        prefix = "sim/"
+        self.sim.running.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
+        for name, asset in self._assets.items():
+            *wrenches, external = state[f"wrenches/{name}"].tolist()
+            for wrench, active in zip([x for x in _WRENCHES if hasattr(asset, x)], wrenches):
+                getattr(asset, wrench)._active = active
+            if hasattr(asset, "has_external_wrench"):
+                asset.has_external_wrench = external
+            time, derived = state[f"times/{name}"].tolist()
+            asset.data._sim_timestamp = time
+            for key, buffer in vars(asset.data).items():
+                if isinstance(buffer, TimestampedBuffer):
+                    buffer.timestamp = derived if key == _DERIVED else -1.0
+
+    def count(self, steps: int) -> None:
+        """Set the number of control steps so far, which curricula read."""
+        self.steps = steps
+
+    # the simulation
+
+    def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
+        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
+
+        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
+        where policies are evaluated, lanes are spread evenly over all levels and stay there.
+        """
+        self.sim.activate()
+        self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
+        terrain, count = self.scene.terrain, int(lanes.max()) + 1
+        if terrain is None or terrain.terrain_origins is None:
+            return
+        origins = terrain.terrain_origins
+        levels, columns = origins.shape[:2]
+        first = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
+        with TermStream("terrain", seeds, lanes, -1), drawing():
+            drawn = torch.randint(0, min(first, levels), (self.num_envs,))
+        terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
+        terrain.terrain_levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * levels).long() if evaluates else drawn)
+        terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])
+
+    def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it by the last of each stage."""
+        self.sim.activate()
+        for k in range(self.cfg.decimation):
+            with self.drawing(f"actions/{k}"):
+                if k == 0:
+                    self.action_manager.process_action(action)
+                self.action_manager.apply_action()
+                self.scene.write_data_to_sim()
+            self.sim.step(render=False)
+            self.scene.update(dt=self.cfg.sim.dt)
+        for sensor in self._kept:
+            _ = sensor.data  # computed in each step, whether or not a candidate reads it
+        self.episode_length_buf.add_(1)
+        self.steps += 1
+        for _, _, call in stages:
+            call()
+
+    def reset(self, mask: Tensor) -> None:
+        """Do nothing: the scene's reset, and events, begin the episodes."""
+
+    def reset_scene(self, mask: Tensor) -> None:
+        """Reset the scene where ``mask`` is True."""
+        with self._drawing_rows("scene/reset", mask) as ids:
+            if len(ids):
+                self.scene.reset(ids)
+        for sensor in self._kept:
+            sensor._is_outdated[ids] = False  # it stays zero until the next step, instead of the old episode's data
+
+    def reset_actions(self, mask: Tensor) -> None:
+        """Reset the actions where ``mask`` is True."""
+        with self._drawing_rows("actions/reset", mask) as ids:
+            if len(ids):
+                self.action_manager.reset(ids)
+
+    def begun(self, mask: Tensor) -> None:
+        """Do nothing: commands of actuators are written in each step."""
+
+    @contextmanager
+    def drawing(self, name: str) -> Iterator[None]:
+        """Let the code of actions and actuators inside the block draw in the name ``name``."""
+        with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
+            yield
+
+    @contextmanager
+    def _drawing_rows(self, name: str, mask: Tensor) -> Iterator[Tensor]:
+        """Let the code inside the block draw for the environments where ``mask`` is True; their indices."""
+        ids = mask.nonzero().flatten()
+        with TermStream(name, self.draws.seeds[ids], self.draws.lanes[ids], self.draws.step), drawing():
+            yield ids
+
+    def sense(self) -> None:
+        """Do nothing: sensors compute their data when they are read."""
+
+    sensed = forget = sense
+
+
+def _tensors(values: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: x for name, x in values.items() if isinstance(x, Tensor) and not name.startswith("_ALL")}
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Let code inside the block, which builds terrains, draw the same numbers each time."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    random.seed(SEED)
+    np.random.seed(SEED)
+    torch.manual_seed(SEED)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])

@@ -1,0 +1,95 @@
+"""Bad input to tasks of Isaac Lab: one clear line, and exit code 2."""
+
+import sys
+
+import gymnasium
+import pytest
+
+from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.sources.isaaclab_tasks.source import find_source
+from isaaclab_mujoco import checkout
+
+WALK = "isaaclab:small_lab:Small-Walk-v0"
+
+
+def refused(task):
+    with pytest.raises(ValueError) as error:
+        from envcoder_bench.sources.registry import find_spec
+
+        find_spec(task)
+    return str(error.value)
+
+
+@pytest.fixture
+def register():
+    """Return a function that registers a task of the tests for one of them."""
+    find_source(WALK)
+    import small_lab
+
+    names = []
+
+    def of(name, change, **options):
+        def cfg():
+            made = small_lab.WalkCfg()
+            change(made)
+            return made
+
+        cfg.__module__ = "small_lab"
+        small_lab.register(name, cfg, **options)
+        names.append(name)
+        return f"isaaclab:small_lab:{name}"
+
+    yield of
+    for name in names:
+        del gymnasium.registry[name]
+
+
+def test_without_isaac_lab_the_line_says_what_to_set(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(checkout.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["eval-shapers", "--task", WALK, "--describe"])
+    assert main() == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "is not a checkout of Isaac Lab" in line and "set ISAACLAB_PATH" in line
+
+
+def test_another_version_is_named(monkeypatch, tmp_path):
+    package = tmp_path / "source" / "isaaclab" / "isaaclab"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / "VERSION").write_text("3.0.0\n")
+    monkeypatch.setenv(checkout.VARIABLE, str(tmp_path))
+    assert "is Isaac Lab 3.0.0; isaaclab_mujoco runs 2.0 to 2.3" in refused(WALK)
+
+
+def test_unknown_names_have_near_matches():
+    assert "(did you mean Small-Walk-v0" in refused("isaaclab:small_lab:Small-Wlak-v0")
+    assert "a_package_of_nobody is missing" in refused("isaaclab:a_package_of_nobody:Task")
+
+
+def test_what_is_not_supported_is_named(register, monkeypatch):
+    from isaaclab.envs import DirectRLEnv
+    from isaaclab.sensors import CameraCfg
+    from isaaclab.sim import PinholeCameraCfg
+
+    def camera(cfg):
+        cfg.scene.camera = CameraCfg(
+            prim_path="{ENV_REGEX_NS}/Camera", spawn=PinholeCameraCfg(), width=8, height=8, data_types=["rgb"]
+        )
+
+    def clock(cfg):
+        cfg.events.push.is_global_time = True
+
+    def unknown_robot(cfg):
+        cfg.scene.robot.spawn.usd_path = "omniverse://nowhere/unknown.usd"
+
+    def unlike(cfg):
+        cfg.observations.policy.concatenate_terms = False
+
+    assert "cameras are not in isaaclab_mujoco" in refused(register("Small-Camera-v0", camera))
+    assert "the event 'push' has one clock for all environments" in refused(register("Small-Clock-v0", clock))
+    assert "unknown.usd: no URDF or MJCF is known for it" in refused(register("Small-Robot-v0", unknown_robot))
+    assert "['policy'].concatenate_terms is False" in refused(register("Small-Terms-v0", unlike))
+    direct = register("Small-Direct-v0", lambda cfg: None, entry_point=DirectRLEnv)
+    assert "its environment is DirectRLEnv, a class of its own" in refused(direct)
+    alone = register("Small-Alone-v0", lambda cfg: None, rsl_rl_cfg_entry_point=None)
+    assert "has no settings of PPO" in refused(alone)

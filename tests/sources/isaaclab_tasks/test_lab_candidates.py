@@ -1,0 +1,74 @@
+"""Candidates in Isaac Lab's words: what they may change, and a ranking with variants of a reward."""
+
+import pytest
+
+import envcoder_bench
+from envcoder_bench.sources.isaaclab_tasks.spec import facts_of
+from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.sources.term_tasks.faults import PatchError
+
+WALK = "isaaclab:small_lab:Small-Walk-v0"
+MINE = """
+import torch
+from isaaclab.managers import RewardTermCfg as RewTerm
+
+
+def upright(env, scale):
+    return torch.exp(-scale * env.scene["robot"].data.projected_gravity_b[:, :2].square().sum(dim=1))
+
+
+rewards = {"track": 2.0, "feet": None, "force": None, "mine": RewTerm(func=upright, weight=0.5, params={"scale": 2.0})}
+events = {"push": None}
+"""
+
+
+@pytest.fixture(scope="module")
+def complete():
+    return find_spec(WALK).sections.complete
+
+
+def test_a_candidates_dicts_become_functions_that_read_their_terms(complete):
+    functions, patches = complete({"rewards": {"track": 3.0, "feet": None}, "observations": {"spin": None}}, "")
+    assert list(patches) == ["rewards", "observations"]
+    assert set(functions) == {
+        *("compute_reward", "compute_observation", "compute_critic_observation", "compute_terminal"),
+    }
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        ({"rewards": {"tarck": 1.0}}, r"rewards has no term 'tarck' \(did you mean track\?\)"),
+        ({"observations": {"polcy": {"spin": None}}}, "no group or term 'polcy'"),
+        ({"commands": {"base_velocity": {"range": {}}}}, r"has no 'range' \(did you mean ranges\?\)"),
+        ({"rewards": {"rate": {"params": {"nothing": 1}}}}, "the term 'rate' raised TypeError"),
+        ({"rewards": {"rate": {"weight": -0.3}}, "events": {"push": {"is_global_time": True}}}, "one clock"),
+        ({"rewards": {"mine": lambda env: env.episode_length_buf.unsqueeze(1)}}, r"returns shape \(11, 1\)"),
+    ],
+)
+def test_what_does_not_fit_is_named(complete, module, message):
+    with pytest.raises(PatchError, match=message):
+        complete(module, "")
+
+
+def test_settings_of_ppo_are_the_forks():
+    facts = facts_of(WALK)
+    network, config = facts.train["params"]["network"], facts.train["params"]["config"]
+    assert network["mlp"] == {"units": [16], "critic_units": [16, 8], "activation": "elu"}
+    assert config["horizon_length"] == 8 and config["entropy_coef"] == 0.01 and config["value_bootstrap"]
+    assert facts.obs_sets == {"actor": ("policy",), "critic": ("critic",)}
+
+
+def test_a_ranking_with_variants_of_a_reward(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "other.py").write_text("rewards = {'rate': -0.3, 'smooth': None}\ncurriculum = {'weight': None}\n")
+    result = envcoder_bench.evaluate(
+        WALK,
+        [tmp_path / "mine.py", tmp_path / "other.py"],
+        num_envs_per_candidate=4,
+        learning_iterations=1,
+        output_dir=tmp_path / "run",
+        overrides=["evaluation.final_episodes=2", "evaluation.num_envs=2", "evaluation.points=1"],
+    )
+    assert {row.name for row in result.rows} >= {"mine", "other", "human", "unshaped"}
+    assert all(row.fitness is not None for row in result.rows)
