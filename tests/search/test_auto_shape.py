@@ -27,8 +27,8 @@ QUICK = [
     "--task", "Cartpole", "--task_description", "Balance the pole, be still", "--shaper_types", "compute_reward",
     "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 4,
     "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
-    "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
-    "task.env.episodeLength=30",
+    "evaluation.num_envs=4", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
+    "task.env.episodeLength=20", "train.params.config.horizon_length=8", "train.params.config.mini_epochs=2",
 ]  # fmt: skip
 PLAIN = [*QUICK, "compile_shapers=false"]  # for searches whose candidates are new, with the fixture ``trusted``
 
@@ -258,14 +258,12 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         assert auto_shape.main(["--resume", str(folder), *words]) == 2
         assert message in capsys.readouterr().err
         assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000"]) == 0  # one round more
-    assert len(server.bodies) == len(read_archive(folder / "archive.json").attempts) == 2
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000", "--num_iters", "4"]) == 0  # one round more
+    assert len(server.bodies) == 2 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2]
     assert "no more rounds: the next request could exceed --max_tokens 55000" in capsys.readouterr().out
-    assert (folder / "final_1" / "results.csv").read_text() == first and (folder / "final").is_dir()
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000", "--num_iters", "4"]) == 0
-    assert len(server.bodies) == 4 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2, 3, 4]
-    assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
-    assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
+    assert "num_iters: 4" in (folder / "config.yaml").read_text() and len(best) > 0
+    assert (folder / "final_1" / "results.csv").read_text() == first
+    assert {path.name for path in folder.glob("final*")} == {"final", "final_1"}
 
 
 def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, trusted, monkeypatch):
