@@ -258,7 +258,7 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         assert auto_shape.main(["--resume", str(folder), *words]) == 2
         assert message in capsys.readouterr().err
         assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000", "--num_iters", "4"]) == 0  # one round more
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000", "--num_iters", "4"]) == 0
     assert len(server.bodies) == 2 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2]
     assert "no more rounds: the next request could exceed --max_tokens 55000" in capsys.readouterr().out
     assert "num_iters: 4" in (folder / "config.yaml").read_text() and len(best) > 0
