@@ -55,6 +55,11 @@ MEASUREMENTS = {
         "the same, of designs that broke the statistics or were written without knowing them",
         {"--runs": (400, "simulated runs of each kind and size; of large ones fewer")},
     ),
+    "campaigns": (
+        "measurements.campaigns",
+        "how often a campaign of an agent says *better*, in simulations of equal candidates, and of one that is better",
+        {"--runs": (200, "simulated campaigns of each kind")},
+    ),
     "hacks": (
         "measurements.hacks",
         "which of the planted hacks, and of all shipped candidates, a run says to be hacked",

@@ -67,7 +67,7 @@ def build_parser(about: str, measurements: dict[str, Any]) -> argparse.ArgumentP
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
     """Parse; key=value may stand anywhere, also after a flag that takes several values."""
-    from envcoder_bench.core.overrides import split_overrides
+    from envcoder_bench.cli.overrides import split_overrides
 
     rest, overrides = split_overrides(parser, words)
     args = parser.parse_args(rest)

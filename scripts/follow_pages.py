@@ -2,8 +2,9 @@
 
 The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
 out. Outputs are compared without numbers, rankings by the first candidate, its mark, and whether it is surely the best.
+With --portable, all is done a second time with the instructions that every x86-64 processor has, which round otherwise.
 
-    python scripts/follow_pages.py python3.11 python3.13
+    python scripts/follow_pages.py --portable python3.11 python3.13
 """
 
 import os
@@ -12,12 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
+# of torch, MKL, oneDNN and the C library; Warp, which has no variable for it, is told when Python starts
+PORTABLE = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX",
+}
+WARP_PORTABLE = """
+try:
+    import warp
+    warp.config.cpu_compiler_flags = ""
+except ImportError:
+    pass
+"""
 _BLOCK = re.compile(r"(?P<before>(?:(?!```)[^\n]+\n)*)\n*```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\))([^!\n]*!?).* ok$", re.MULTILINE)
 _BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
@@ -61,44 +77,63 @@ def verdicts(text: str) -> set[str]:
     return ranked | {f"best: {'undecided' if others else first}" for first, others in _BEST.findall(joined)}
 
 
-def follow(page: str, home: Path, work: Path) -> Iterator[str]:
-    """Do the steps of a page in an empty folder, with the environment in ``home``; yield each difference."""
+def variables(home: Path, portable: bool) -> dict[str, str]:
+    """Return the variables of a shell in which the environment ``home`` is active."""
+    shell = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     links = " ".join([str(ROOT / "dist"), *os.environ.get("PIP_FIND_LINKS", "").split()])
-    environment = {**os.environ, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PIP_FIND_LINKS": links}
-    environment.pop("PYTHONPATH", None)
-    output = ""
+    shell |= {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PIP_FIND_LINKS": links}
+    if portable:
+        start = home / "portable"
+        start.mkdir()
+        (start / "sitecustomize.py").write_text(WARP_PORTABLE, encoding="utf-8")
+        caches = {"ENVCODER_BENCH_CACHE": str(start / "cache"), "WARP_CACHE_PATH": str(start / "warp")}
+        shell |= PORTABLE | caches | {"PYTHONPATH": str(start)}
+    return shell
+
+
+def follow(page: str, work: Path, shell: dict[str, str], say: Callable[[str], None]) -> bool:
+    """Do the steps of a page in an empty folder, with the shell's variables; return whether all was as on the page."""
+    output, same = "", True
     for step in steps((ROOT / page).read_text(encoding="utf-8")):
         if step.kind == "save":
             (work / step.file).parent.mkdir(exist_ok=True)
             (work / step.file).write_text(step.text, encoding="utf-8")
         elif step.kind == "run":
             began = time.monotonic()
-            done = subprocess.run(["bash", "-c", step.text], cwd=work, env=environment, capture_output=True, text=True)
+            done = subprocess.run(["bash", "-c", step.text], cwd=work, env=shell, capture_output=True, text=True)
             output = done.stdout
-            print(f"{time.monotonic() - began:5.0f} s  {step.text}", flush=True)
+            say(f"{time.monotonic() - began:5.0f} s  {step.text}")
             if done.returncode:
-                yield f"{step.text}\nended with {done.returncode}: {done.stderr[-2000:]}"
-                return
+                say(f"ended with {done.returncode}: {done.stderr[-2000:]}")
+                return False
         else:
             missing = verdicts(step.text) - verdicts(output)
-            if missing:
-                yield f"not printed: {sorted(missing)}\nbut:\n{output}"
+            same = same and not missing
+            say(f"not printed: {sorted(missing)}\nbut:\n{output}" if missing else "        as on the page")
+    return same
 
 
-def main(pythons: list[str]) -> int:
-    failed = False
-    for python in pythons or [sys.executable]:
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder) / "environment"
-            subprocess.run([python, "-m", "venv", home], check=True)
+def follow_all(python: str, portable: bool) -> bool:
+    """Follow the pages in a new environment of a Python; return whether all was as they say."""
+    same = True
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "environment"
+        subprocess.run([python, "-m", "venv", home], check=True)
+        for other in (False, True)[: 1 + portable]:
+            shell = variables(home, other)
             for page in PAGES:
-                print(f"{page}, {python}", flush=True)
-                work = Path(folder) / Path(page).stem
+                work = Path(folder) / f"{Path(page).stem}-{other}"
                 work.mkdir()
-                for difference in follow(page, home, work):
-                    failed = True
-                    print(difference, flush=True)
-    return int(failed)
+                head = f"{python}, {'portable, ' * other}{page}: "
+                same = follow(page, work, shell, lambda text, head=head: print(f"{head}{text}", flush=True)) and same
+    return same
+
+
+def main(words: list[str]) -> int:
+    pythons = [word for word in words if word != "--portable"] or [sys.executable]
+    with ThreadPoolExecutor(len(pythons)) as pool:  # side by side
+        same = list(pool.map(lambda python: follow_all(python, "--portable" in words), pythons))
+    return int(not all(same))
 
 
 if __name__ == "__main__":

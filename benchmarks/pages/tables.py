@@ -27,6 +27,10 @@ def _size(cell: dict[str, Any]) -> str:
     return f"{cell['candidates']} x {cell['seeds']}"
 
 
+def _false_better(agent: str, row: Record) -> str:
+    return f"{row['better'][agent]:.1%}"
+
+
 def _extreme(name: str, which: Callable[..., dict[str, Any]], row: Record) -> str:
     """Return the greatest or least value of a design's sizes, with its size."""
     cell = which(row["cells"], key=lambda cell: cell[name])
@@ -113,6 +117,17 @@ COLUMNS: dict[str, list[Column]] = {
         ("seeds of the looks", lambda r: ", ".join(map(str, r["looks"]))),
         ('runs with any "!" at any look', lambda r: f"{r['marked']:.1%}"),
     ],
+    "equal_campaigns": [
+        DESIGN,
+        *((f"an agent that {agent}", functools.partial(_false_better, agent)) for agent in (
+            "ranks any six again", "ranks the best six again", "ranks the best one six times more")),
+    ],
+    "gains_in_campaigns": [
+        DESIGN,
+        ("gain of one candidate", lambda r: f"{r['gain']:g}"),
+        ("told after 3 seeds", lambda r: f"{r['told_at_first']:.0%}"),
+        ("after 10 more", lambda r: f"{r['told_again']:.0%}"),
+    ],
     "recorded_power": [
         ("recorded trainings", lambda r: r["record"]),
         ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
@@ -183,6 +198,8 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "equal_designs": ("case",),
     "different_designs": ("case",),
     "extended_designs": ("case", "candidates"),
+    "equal_campaigns": ("case",),
+    "gains_in_campaigns": ("case", "gain"),
     "recorded_power": ("record", "seeds"),
     "mjlab": ("task", "envs"),
     "hacks": ("task",),

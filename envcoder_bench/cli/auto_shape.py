@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.cli.command_line import (
     Parser,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  # five rounds of ten rewards and observations by GPT-4 (key in OPENAI_API_KEY), ranked by forward speed instead of
+  # five rounds of eight rewards and observations by GPT-4.1 (key in OPENAI_API_KEY), ranked by forward speed instead of
   # the task's own fitness, which is how well commands are tracked
   python auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
       --shaper_types compute_reward compute_observation --fitness user_functions/fitness/anymal_speed.py \\
-      --llm gpt-4-turbo-preview
+      --llm gpt-4.1
   # ranked by the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
   python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 --max_cost 10
   # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
@@ -56,7 +56,7 @@ exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 
 def build_parser() -> Parser:
     parser = Parser("auto-shape", __doc__ or "", EPILOG)
     what = parser.add_argument_group("search")
-    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
+    what.add_argument("--task", help="the task, e.g. Anymal or Cartpole; eval-shapers --task TASK --describe prints it")
     what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")
     what.add_argument(
         "--shaper_types",
@@ -71,25 +71,7 @@ def build_parser() -> Parser:
     add_key(what, "baseline", choices=("human", "unshaped"))
 
     add_files(what)
-
-    model = parser.add_argument_group("model")
-    model.add_argument(
-        "--llm",
-        metavar="MODEL",
-        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
-        " (a recorded transcript), evolve or random (no model)",
-    )
-    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
-    for key, kind, metavar in (
-        ("temperature", float, "T"),
-        ("max_output_tokens", int, "N"),
-        ("reply_timeout", float, "S"),
-        ("max_tokens", int, "N"),
-        ("max_cost", float, "USD"),
-    ):
-        add_key(model, key, model=SearchSettings, type=kind, metavar=metavar)
-    add_key(model, "show_baseline", model=SearchSettings, choices=("yes", "no"))
-    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
+    _add_model(parser.add_argument_group("model"))
 
     effort = parser.add_argument_group("effort")
     for key in ("num_iters", "shapers_per_iter", "repair", "final_seeds"):
@@ -108,6 +90,26 @@ def build_parser() -> Parser:
         " another --llm, --base_url, --temperature, --max_output_tokens or --reply_timeout",
     )
     return parser
+
+
+def _add_model(model: Any) -> None:
+    model.add_argument(
+        "--llm",
+        metavar="MODEL",
+        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
+        " (a recorded transcript), evolve or random (no model)",
+    )
+    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
+    for key, kind, metavar in (
+        ("temperature", float, "T"),
+        ("max_output_tokens", int, "N"),
+        ("reply_timeout", float, "S"),
+        ("max_tokens", int, "N"),
+        ("max_cost", float, "USD"),
+    ):
+        add_key(model, key, model=SearchSettings, type=kind, metavar=metavar)
+    add_key(model, "show_baseline", model=SearchSettings, choices=("yes", "no"))
+    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
 
 
 def overrides(args: argparse.Namespace) -> list[str]:

@@ -14,16 +14,16 @@ from typing import Any, TextIO
 
 from envcoder_bench import __version__
 from envcoder_bench.cli.json_output import FLAG, is_json, json_output, put
+from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
-from envcoder_bench.core.manual import with_addresses
-from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.plain_text import one_line, own_codes, visible
 from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
+from envcoder_bench.core.words import with_addresses
 from envcoder_bench.run.spec import RunConfig, without_aliases
 from envcoder_bench.sources.registry import check_task_name, task_names, with_task_config
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.cli.command_line import (
     Parser,
@@ -74,7 +75,14 @@ or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumab
 
 def build_parser() -> Parser:
     parser = Parser("eval-shapers", __doc__ or "", EPILOG)
-    what = parser.add_argument_group("candidates")
+    _add_candidates(parser.add_argument_group("candidates"))
+    _add_effort(parser.add_argument_group("effort"))
+    _add_terrains(parser.add_argument_group("terrains"))
+    _add_devices_and_files(parser.add_argument_group("devices and files"))
+    return parser
+
+
+def _add_candidates(what: Any) -> None:
     what.add_argument(
         "--task",
         help="the task: a name, e.g. Anymal; the folder or module:Class of your own; Isaac Gym code, isaacgymenvs:NAME,"
@@ -124,7 +132,8 @@ def build_parser() -> Parser:
 
     add_files(what)
 
-    effort = parser.add_argument_group("effort")
+
+def _add_effort(effort: Any) -> None:
     size = effort.add_mutually_exclusive_group()
     add_key(size, "num_envs_per_candidate", type=int, metavar="N")
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
@@ -136,7 +145,8 @@ def build_parser() -> Parser:
         " fitness (docs/reading_a_run.md#hacked)",
     )
 
-    ground = parser.add_argument_group("terrains")
+
+def _add_terrains(ground: Any) -> None:
     ground.add_argument(
         "--terrains",
         nargs="+",
@@ -146,7 +156,8 @@ def build_parser() -> Parser:
     ground.add_argument("--terrain_episodes", type=int, metavar="N", help="of each candidate on each (default: 100)")
     ground.add_argument("--terrain_seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
 
-    where = parser.add_argument_group("devices and files")
+
+def _add_devices_and_files(where: Any) -> None:
     add_where(where)
     where.add_argument(
         "--video",
@@ -168,7 +179,6 @@ def build_parser() -> Parser:
         help="add --candidates, --seeds or --learning_iterations (both as totals, of all candidates) to the complete"
         " run in DIR; on a CPU the results are those of one larger run",
     )
-    return parser
 
 
 # the command
@@ -244,25 +254,15 @@ def _main(words: list[str]) -> int:
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
     with resumable(), console.ending_page():
+        where = {"devices": args.devices, "ray": args.ray}  # a run may go on elsewhere than it began
         if args.resume:
-            # a run may be resumed on other devices than it began on
-            where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
             return conclude(result, args.video, console)
         if args.extend:
             from envcoder_bench.run.extend import extend
 
-            result = extend(
-                args.extend,
-                args.candidates,
-                candidate_idx=args.candidate_idx,
-                seeds=args.seeds,
-                learning_iterations=args.learning_iterations,
-                devices=args.devices,
-                ray=args.ray,
-                reporter=console,
-                stop=console.stop,
-            )
+            more = {name: getattr(args, name) for name in ("candidate_idx", "seeds", "learning_iterations")}
+            result = extend(args.extend, args.candidates, reporter=console, stop=console.stop, **more, **where)
             return conclude(result, args.video, console)
         result = evaluate.evaluate(
             args.task,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.cli.json_output import put, show
+from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind
-from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.sources.registry import task_names
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envcoder_bench.core.manual import with_addresses
 from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.core.words import with_addresses
 
 
 class OneLine:

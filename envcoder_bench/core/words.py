@@ -1,9 +1,11 @@
-"""Text for messages: numbers, counted nouns, lists, texts cut to a width, and errors without folders."""
+"""Text for messages: numbers, counted nouns, lists, texts cut to a width, and names of files and pages."""
 
 import math
 import re
 import textwrap
 from collections.abc import Collection, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
 _QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # folders may have spaces
@@ -11,6 +13,7 @@ _BARE = r"(?<![\w.~/\\])~?/(?:[^\s/'\"<>|]+/)+"
 _WINDOWS = r"(?<!\w)[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)+"
 _MOST_DECIMALS = 5
 _FOLDERS = re.compile(f"{_QUOTED}|{_BARE}|{_WINDOWS}")
+_PAGE = re.compile(r"(?<![\w/.-])docs/\w+\.md\b")  # of the manual
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
@@ -38,6 +41,22 @@ def cut(text: str, width: int) -> str:
 def without_folders(text: str) -> str:
     """Return a message with file names instead of paths, which differ between machines."""
     return _FOLDERS.sub("", text)
+
+
+def with_addresses(text: str) -> str:
+    """Return a text with the addresses of the pages that it names; in a checkout, the text itself."""
+    address = _repository() if "docs/" in text else ""
+    return _PAGE.sub(lambda page: f"{address}/blob/main/{page[0]}", text) if address else text
+
+
+@cache
+def _repository() -> str:
+    """Return the repository's address from the metadata of a release; empty if it has none (scripts/release.py)."""
+    try:
+        urls = metadata("envcoder-bench").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    return next((url.partition(", ")[2] for url in urls if url.startswith("Repository, ")), "")
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = (), ruled: bool = True) -> list[str]:

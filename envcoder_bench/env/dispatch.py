@@ -253,7 +253,7 @@ class Dispatcher:
             assert fault is not None
             self.fail(group, fault)
         self.components.set_state(state["components"])
-        for name, (due, checks, taken_back) in state.get("stages", {}).items():
+        for name, (due, checks, taken_back) in state["stages"].items():
             stage = self.stages[name]
             self._compiler.take_back(stage, taken_back)
             stage.due, stage.checks = due, checks

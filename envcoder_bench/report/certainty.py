@@ -1,4 +1,4 @@
-"""Sentences on how sure a ranking is: the verdict, ties, lost seeds, a single seed, and nothing learnt."""
+"""Sentences on how sure a ranking is: the verdict, ties, lost seeds, a single seed, and nothing learned."""
 
 import math
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, join_some
+from envcoder_bench.results.fitness_model import unseen_share
 from envcoder_bench.results.hacks import HALF_STEP
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.pairs import Pairs, advice, more_seeds, sentence
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import unseen_share
 from envcoder_bench.tasks.base import UNTRAINED
 
 LONGER = "a new run with more --learning_iterations"  # races and searches cannot be extended
@@ -78,7 +78,7 @@ def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
 
 
 def long_enough(held: LastQuarter | None, ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
-    """Return that the training was too short for the ranks; empty if it is not seen, or if nothing is learnt."""
+    """Return that the training was too short for the ranks; empty if it is not seen, or if nothing is learned."""
     if held is None or held.enough or nothing_learnt(ranked):
         return []
     correlation = f"Spearman's correlation {held.agreement:.2f} between iterations {held.begin:,} and {held.end:,}"
@@ -185,7 +185,7 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     else:
         finding = f"no {what} is above {before}; the highest-ranked, {first.candidate}, has {has}"
     remedy = remedy or _longer(ranked, folder)
-    return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
+    return f"nothing has been learned yet: {finding}. Train longer ({remedy}), or try another shaping."
 
 
 def _longer(ranked: Sequence[Ranked], folder: str) -> str:

@@ -1,7 +1,6 @@
 """CSV files: tables as text, and files that are appended to during training, such as curves.csv."""
 
 import csv
-import hashlib
 import io
 import math
 import re
@@ -28,7 +27,6 @@ class CsvLog:
     Attributes:
         columns: names of the columns after KEYS.
         rows: number of rows, including those that the next ``flush`` writes.
-        digest: sum of the rows' digests, which does not depend on their order.
         lost: number of rows that ``resume`` expected but did not find.
     """
 
@@ -37,7 +35,7 @@ class CsvLog:
     def __init__(self, path: str | Path) -> None:
         """Create the file, replacing an old one."""
         write_atomic(path, self._header())
-        self._open(path, 0, 0)
+        self._open(path, 0)
 
     @classmethod
     def resume(
@@ -46,7 +44,6 @@ class CsvLog:
         iteration: int | Mapping[tuple[str, int], int],
         whole: Collection[tuple[str, int]] = (),
         rows: int | None = None,
-        digest: int | None = None,
     ) -> Log:
         """Continue after ``iteration``: drop later rows and truncated or damaged lines.
 
@@ -55,11 +52,10 @@ class CsvLog:
         Args:
             iteration: the last iteration to keep, of all or by (candidate, seed); 0 for those that it does not name.
             whole: (candidate, seed) pairs that trained to their end in earlier waves; all of their rows are kept.
-            rows, digest: of the log when ``iteration`` was saved, to count lost rows and to notice changed ones; None
-                if unknown.
+            rows: number of rows when ``iteration`` was saved, to count lost ones; None if unknown.
 
         Raises:
-            ValueError: if the first line is not the header of this file, or a row was changed; the file is not.
+            ValueError: if the first line is not the header of this file, which is not changed.
         """
         expected = cls._header().encode()
         header, *rows_before = _lines(path) if Path(path).is_file() else [b""]
@@ -75,12 +71,9 @@ class CsvLog:
             last = iteration.get(key[1:], 0) if isinstance(iteration, Mapping) else iteration
             if 0 < key[0] <= last or key[1:] in whole:  # only whole groups were evaluated at iteration 0
                 kept.append(row)
-        total = sum(map(_digest, kept))
-        if rows == len(kept) and digest not in (None, total):
-            raise ValueError(f"{path} was changed since the run's last checkpoint")
         write_atomic(path, b"".join([expected, *kept]))
         log = cls.__new__(cls)
-        log._open(path, len(kept), total)
+        log._open(path, len(kept))
         log.lost = 0 if rows is None else max(0, rows - len(kept))
         return log
 
@@ -88,23 +81,21 @@ class CsvLog:
     def collect(cls: type[Log]) -> Log:
         """Create a log in memory, whose rows ``take`` returns, to be appended to a file in another process."""
         log = cls.__new__(cls)
-        log.rows, log.digest, log.lost, log._path, log._pending, log._file = 0, 0, 0, cls.__name__, [], None
-        log._taken = (0, 0)
+        log.rows, log.lost, log._path, log._pending, log._file, log._taken = 0, 0, cls.__name__, [], None, 0
         return log
 
-    def take(self) -> tuple[str, int, int]:
-        """Return the rows since the last call: their text, of a log in memory, which drops them; number and digest."""
-        text, rows, digest = "", self.rows - self._taken[0], self.digest - self._taken[1]
+    def take(self) -> tuple[str, int]:
+        """Return the rows since the last call: their text, of a log in memory, which drops them; and their number."""
+        text, rows = "", self.rows - self._taken
         if self._file is None:
             text, self._pending = "".join(self._pending), []
-        self._taken = (self.rows, self.digest)
-        return text, rows, digest
+        self._taken = self.rows
+        return text, rows
 
-    def append(self, text: str, rows: int, digest: int) -> None:
+    def append(self, text: str, rows: int) -> None:
         """Add rows that ``take`` returned; they are on disk after the next ``flush``."""
         self._pending.append(text)
         self.rows += rows
-        self.digest += digest
 
     @classmethod
     def _header(cls) -> str:
@@ -120,8 +111,8 @@ class CsvLog:
         except (ValueError, IndexError, StopIteration, csv.Error):  # a UnicodeDecodeError is a ValueError
             return None
 
-    def _open(self, path: str | Path, rows: int, digest: int) -> None:
-        self.rows, self.digest, self.lost, self._path, self._taken = rows, digest, 0, path, (rows, digest)
+    def _open(self, path: str | Path, rows: int) -> None:
+        self.rows, self.lost, self._path, self._taken = rows, 0, path, rows
         self._pending: list[str] = []  # rows that are not on disk
         self._file: IO[str] | None = open(  # noqa: SIM115  until close()
             path, "a", encoding="utf-8", newline="", opener=no_links
@@ -129,10 +120,8 @@ class CsvLog:
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row with ``cells`` after KEYS; it is on disk after the next ``flush``."""
-        text = line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells])
-        self._pending.append(text)
+        self._pending.append(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
         self.rows += 1
-        self.digest += _digest(text.encode())
 
     def flush(self) -> None:
         """Pass all rows to the operating system, so that they survive the death of this process."""
@@ -205,10 +194,6 @@ def line(cells: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-def _digest(row: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(row, digest_size=8).digest())
 
 
 def _lines(path: str | Path) -> list[bytes]:

@@ -16,20 +16,12 @@ from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.results.csv_log import table_text
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.pairs import seeds_needed
 from envcoder_bench.results.rows import NAN, Result
 from envcoder_bench.results.speed import steps_until, target_fitness
-from envcoder_bench.results.statistics import (
-    LEVEL,
-    UNBOUNDED,
-    Difference,
-    Evaluation,
-    FitnessModel,
-    corrected,
-    look_level,
-    mean_or_nan,
-)
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, look_level, mean_or_nan
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED

@@ -13,6 +13,7 @@ One seed tells nothing of chance, and is not judged. The first two signs wait un
 the untrained policy than the worst is below it.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -22,7 +23,8 @@ import numpy as np
 from envcoder_bench.core.words import format_fitness
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, falls, stabilized
+from envcoder_bench.results.spread import pooled_spread
+from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed
 from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # share of the difference between the best and the worst mean fitness in the run
@@ -70,13 +72,13 @@ def hacked(
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
     # early policies that begin to move score less than the untrained one, which is not a hack
     start = fmean(untrained.values()) if untrained else min(means, default=0.0)
-    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
+    learned = max(means, default=0.0) - start > start - min(means, default=0.0)
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
         if name != UNTRAINED and len(by_seed) > 1:
             reference = {} if name in other_actions else untrained
             for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
-                if learnt or kind == COARSE:
+                if learned or kind == COARSE:
                     signs[kind][name] = sign
     return _reasons(signs, bounds, least)
 
@@ -155,3 +157,41 @@ def _signs(
 def _rose(returns: np.ndarray, before: np.ndarray) -> bool:
     """Return whether returns, ``(evaluations, seeds)``, end above those before, ``(seeds,)``, in all seeds."""
     return bool((returns[-1] - before > LEAST_RISE * np.ptp(returns, axis=0)).all())
+
+
+def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
+    """Return the p-value of each candidate that its mean change over seeds is 0 and not below, by a t-test.
+
+    The p-values are adjusted for false discoveries (Benjamini and Hochberg, 1995): of those below 0.05, a share of 0.05
+    is false on average. As of differences, falls and rises have half of the level each. The spread of seeds is pooled
+    over the candidates as that of fitness, see ``pooled_spread``.
+    Candidates with less than two seeds are left out.
+    """
+    changes = {name: by_seed for name, by_seed in changes.items() if len(by_seed) > 1}
+    if not changes:
+        return {}
+    from scipy.special import stdtr  # slow to import, and --check does not need it
+
+    table = np.full((len(changes), max(map(len, changes.values()))), NAN)
+    for row, by_seed in zip(table, changes.values()):
+        row[: len(by_seed)] = list(by_seed.values())
+    mean, count = np.nanmean(table, axis=1), np.isfinite(table).sum(axis=1)
+    spread = pooled_spread(table - mean[:, None], count - 1, float((count - 1).sum()))
+    variance = spread.variances / count
+    varies = variance > 0  # else nothing is known of chance
+    t = mean[varies] / np.sqrt(variance[varies])
+    p = np.minimum(2.0 * stdtr(spread.degrees[varies], t), 1.0)
+    # the k-th smallest p-value times the number of tests over k, or a later one's if that is less
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    p[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return {name: float(x) for name, x in zip(np.array(list(changes))[varies].tolist(), p)}
+
+
+def stabilized(fitness: float, bounds: tuple[float, float]) -> float:
+    """Return the arcsine of the root of a fitness between its bounds, whose variance does not depend on the mean.
+
+    Without bounds it is the fitness itself.
+    """
+    share = (fitness - bounds[0]) / (bounds[1] - bounds[0]) if math.isfinite(bounds[1] - bounds[0]) else NAN
+    return fitness if math.isnan(share) else math.asin(math.sqrt(min(max(share, 0.0), 1.0)))

@@ -278,11 +278,6 @@ class ScalarLog(Protocol):
         """End the log; a later run may continue it."""
 
 
-def digest_key(file: str) -> str:
-    """Return the key under which counts of rows by file have the sum of the rows' digests."""
-    return f"{file} digest"
-
-
 class SeveralLogs:
     """Scalar logs that receive the same."""
 
@@ -308,7 +303,7 @@ class Rows:
 
     Attributes:
         texts: by file, its rows as text.
-        counts: by file, the number of rows, and the sum of their digests under ``digest_key``.
+        counts: by file, the number of rows.
         scalars: arguments of calls of ``ScalarLog.add``.
     """
 
@@ -372,12 +367,9 @@ class RunLogs:
     ) -> RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
 
-        Raises ValueError if a file is damaged or was changed.
+        Raises ValueError if a file is damaged.
         """
-        tables: Any = [
-            table.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
-            for name, table in _TABLES.items()
-        ]
+        tables: Any = [table.resume(folder / name, iteration, whole, rows.get(name)) for name, table in _TABLES.items()]
         return cls(*tables, scalars=SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
@@ -389,11 +381,9 @@ class RunLogs:
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""
         taken = {name: log.take() for name, log in self._files.items()}
-        rows = Rows()
-        for name, (_, count, digest) in taken.items():
-            rows.counts.update({name: count, digest_key(name): digest})
+        rows = Rows(counts={name: count for name, (_, count) in taken.items()})
         if isinstance(self.scalars, CollectedScalars):
-            rows.texts = {name: text for name, (text, *_) in taken.items()}
+            rows.texts = {name: text for name, (text, _) in taken.items()}
             rows.scalars, self.scalars.calls = self.scalars.calls, []
         return rows
 
@@ -401,7 +391,7 @@ class RunLogs:
         """Add rows of another process; they are on disk when this returns."""
         for name, text in rows.texts.items():
             log = self._files[name]
-            log.append(text, rows.counts[name], rows.counts[digest_key(name)])
+            log.append(text, rows.counts[name])
             log.flush()
         for scalars in rows.scalars:
             self.scalars.add(*scalars)
@@ -413,9 +403,8 @@ class RunLogs:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Number of rows by file, and the sum of their digests under ``digest_key``."""
-        digests = {digest_key(name): log.digest for name, log in self._files.items()}
-        return {name: log.rows for name, log in self._files.items()} | digests
+        """Number of rows by file."""
+        return {name: log.rows for name, log in self._files.items()}
 
     @property
     def lost(self) -> dict[str, int]:

@@ -97,7 +97,7 @@ class Metrics:
     episode_length: float = metric(
         NAN,
         mean,
-        title="episode, steps",
+        title="steps",
         short="steps",
         text="{:.0f}".format,
         note="steps: mean length of an evaluation episode, control steps",

@@ -11,17 +11,10 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
+from envcoder_bench.results.fitness_model import Difference, FitnessModel, unseen_share
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import (
-    LEVEL,
-    NAN,
-    Difference,
-    FitnessModel,
-    corrected,
-    look_level,
-    unseen_share,
-)
+from envcoder_bench.results.statistics import LEVEL, NAN, corrected, look_level
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
@@ -128,22 +121,30 @@ class Pairs:
         return _pair(first, second, signed, corrected, family.tests, family.next_level / factor, self._extends)
 
 
-def campaign_pair(model: FitnessModel, first: str, second: str, tests: int, looks: int = 1) -> Pair:
+def campaign_pair(
+    model: FitnessModel, first: str, second: str, level: float, later: float | np.ndarray | None = None
+) -> Pair:
     """Return a pair of a run that is one of many, whose other pairs are not known yet.
 
-    The p-value is multiplied by ``tests``, the number of pairs of all runs (Bonferroni). Deciding by the verdict errs
-    anywhere with a probability of at most 5 %.
-
     Args:
-        looks: the number of this campaign among those that follow one another, see ``statistics.look_level``.
+        level: of this test; its p-value is scaled so that LEVEL decides.
+        later: level of a test with more seeds, or levels with 2, 3 ... MOST_SEEDS; default ``level``.
     """
     difference = model.difference(first, second)
-    p = min(1.0, tests * corrected([difference.p], looks)[0])
-    return _pair(first, second, difference, p, tests, look_level(looks) / tests, False)
+    p = min(1.0, difference.p * LEVEL / level) if level > 0 else NAN
+    return _pair(
+        first, second, difference, p, round(LEVEL / level) if level else 0, level if later is None else later, False
+    )
 
 
 def _pair(
-    first: str, second: str, difference: Difference, corrected: float, tests: int, level: float, extends: bool
+    first: str,
+    second: str,
+    difference: Difference,
+    corrected: float,
+    tests: int,
+    level: float | np.ndarray,
+    extends: bool,
 ) -> Pair:
     """Return a pair; ``level`` is that of the test that more seeds would have."""
     return Pair(
@@ -185,7 +186,7 @@ class _Family:
         return max(self.tests - position, 1), float(self._corrected[position])
 
 
-def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) -> int | None:
+def seeds_needed(difference: Difference, effect: float, level: float | np.ndarray = LEVEL) -> int | None:
     """Return the number of seeds with which a true effect is told from 0 with a probability of POWER.
 
     The test is that of ``difference``: its standard error falls with the root of the number of seeds, its degrees of
@@ -194,7 +195,7 @@ def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) ->
 
     Args:
         effect: the true difference.
-        level: of the test, two-sided.
+        level: of the test, two-sided; or levels with 2, 3 ... MOST_SEEDS seeds.
     """
     if not (difference.seeds > 1 and difference.error > 0 and math.isfinite(effect)):
         return None
@@ -209,7 +210,7 @@ def seeds_needed(difference: Difference, effect: float, level: float = LEVEL) ->
     return int(seeds[enough.argmax()]) if enough.any() else None
 
 
-def least_effect(difference: Difference, seeds: int, level: float = LEVEL) -> float:
+def least_effect(difference: Difference, seeds: int, level: float | np.ndarray = LEVEL) -> float:
     """Return the least true effect that is told with this number of seeds; NaN if nothing is known of the spread.
 
     Arguments as of ``seeds_needed``.

@@ -2,28 +2,20 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.files import read_json, write_atomic
-from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.words import counted, decimal_places, join_words
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.results.statistics import (
-    LEVEL,
-    UNBOUNDED,
-    Difference,
-    Evaluation,
-    FitnessModel,
-    corrected,
-    mean_or_nan,
-)
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
-from envcoder_bench.shaping.contract import Fault, read_fault
+from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
@@ -118,12 +110,14 @@ class Ranked(Metrics):
         return str(self.fault or "")
 
 
-def entrants(names: Iterable[str]) -> str:
-    """Return ``30 candidates and 2 baselines``; the untrained policy is none of them."""
+def entrants(names: Iterable[str], variants: Container[str] = ()) -> str:
+    """Return ``1 candidate, 9 variants and 2 baselines``; the untrained policy is none of them."""
     names = [name for name in names if name != UNTRAINED]
-    baselines = sum(name in BASELINES for name in names)
-    words = [counted(len(names) - baselines, "candidate")] if len(names) > baselines or not baselines else []
-    return join_words([*words, *([counted(baselines, "baseline")] if baselines else [])])
+    baselines, varied = sum(name in BASELINES for name in names), sum(name in variants for name in names)
+    own = len(names) - baselines - varied
+    words = [counted(own, "candidate")] if own or not baselines else []
+    more = ((varied, "variant"), (baselines, "baseline"))
+    return join_words([*words, *(counted(number, noun) for number, noun in more if number)])
 
 
 def rank(
@@ -340,22 +334,3 @@ def race_summary(rows: Sequence[Result], rungs: Sequence[int], iterations: int) 
 def write_summary(path: str | Path, content: dict[str, Any]) -> None:
     """Write summary.json atomically."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def read_ranking(path: str | Path) -> list[Ranked]:
-    """Read the ranking in summary.json. Raises ValueError if it is not the summary of a run."""
-    try:
-        rows = read_json(Path(path))["ranking"]
-        return [_ranked(row) for row in rows]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the summary of a run: {error}") from error
-
-
-def _ranked(row: dict[str, Any]) -> Ranked:
-    """Return a row of summary.json; keys of a later version are left out."""
-    known = {each.name for each in fields(Ranked)} - {"rank"}
-    values: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key in known}
-    values.update({key: one_line(x) for key, x in values.items() if isinstance(x, str)})
-    values.update({key: tuple(row.get(key, ())) for key in ("seeds", "tie_groups")})
-    values["faults"] = tuple(filter(None, map(read_fault, row.get("faults", row.get("errors", ())))))
-    return Ranked(rank=row["rank"], **values)

@@ -108,7 +108,7 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 def read_results(path: str | Path) -> list[Result]:
     """Read results.csv by the names of its columns.
 
-    Columns that an earlier version did not write have their defaults; those of a later version are left out.
+    Columns that are missing have their defaults; unknown columns are left out.
 
     Raises ValueError if a needed column is missing or a row is incomplete; the message names the file.
     """
@@ -132,7 +132,7 @@ def _result(header: Sequence[str], row: Sequence[str], where: str) -> Result:
     try:
         cells = dict(zip(header, row))
         data = cells.pop("fault", "")
-        fault = read_fault(parse_json(data) if data else cells.get("error"))
+        fault = read_fault(parse_json(data) if data else None)
         values = {name: _cell(_TYPES[name], text) for name, text in cells.items() if name in _TYPES}
         return Result(**values, fault=fault)
     except ValueError as error:
@@ -146,11 +146,5 @@ def _cell(kind: Callable[[str], Any], text: str) -> Any:
 
 
 def result_of(fields: Mapping[str, Any]) -> Result:
-    """Return the Result of ``dataclasses.asdict``.
-
-    In an earlier version unknown returns were None, and faults were texts named ``error``.
-    """
-    values: dict[str, Any] = {name: NAN if value is None else value for name, value in fields.items()}
-    faults = [read_fault(fields.get(name)) for name in ("fault", "error")]
-    values.pop("error", None)
-    return Result(**{**values, "fault": faults[0] or faults[1]})
+    """Return the Result of ``dataclasses.asdict``."""
+    return Result(**{**fields, "fault": read_fault(fields["fault"])})

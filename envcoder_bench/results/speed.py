@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-SHARE = 0.9  # env-steps are compared at this share of what is learnt
+SHARE = 0.9  # env-steps are compared at this share of what is learned
 
 
 def target_fitness(before: float, fitness: float) -> float:
-    """Return the fitness at SHARE of what a candidate has learnt; NaN if this is nothing."""
+    """Return the fitness at SHARE of what a candidate has learned; NaN if this is nothing."""
     target = before + SHARE * (fitness - before)
     return target if target > before else math.nan
 

@@ -68,9 +68,6 @@ def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:
             raise UserError(f"{folder.fitness}: {error.fault.explanation}") from error
     if not meaning and folder.provenance is not None:
         meaning = folder.provenance.fitness.get("fitness_meaning")
-    if not meaning:  # a run of an older version
-        task = recorded_task(cfg)
-        meaning = "" if task is None else task.fitness_meaning
     return one_line(meaning) or f"of the task {one_line(cfg.task_title)}"
 
 

@@ -2,11 +2,11 @@
 
 import contextlib
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import pandas as pd
 
@@ -31,7 +31,7 @@ from envcoder_bench.results.logs import (
     read_points,
 )
 from envcoder_bench.results.pairs import Pair, Pairs, run_pairs
-from envcoder_bench.results.ranking import Ranked, fitness_model, rank, read_ranking
+from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, recorded_meaning
 from envcoder_bench.run.folder.ranked import TERMS, compare_pairs, picture, rank_run, run_studies
@@ -39,7 +39,6 @@ from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
-T = TypeVar("T")
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
 
@@ -255,33 +254,15 @@ def unfinished(
 def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown: Breakdown | None = None) -> RunResult:
     """Return the result of a complete run.
 
-    If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.
-
-    Raises UserError if neither of the two can be read.
+    Raises UserError if results.csv is damaged, or a file of the fitness is missing or was changed.
     """
-    # the rows, or the ranking that was made of them: one of the two suffices
-    damage: dict[str, str] = {}
-    rows, recorded = _read(read_results, folder.results, damage), _read(read_ranking, folder.summary, damage)
-    if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
-        damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
-        rows = None
-    if rows is not None:
-        folder.note_changed(folder.results)
-    if rows is None and recorded is None:
-        raise UserError(f"{folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
-    used = folder.summary.name if rows is None else folder.results.name
-    folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
-    ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    meaning = recorded_meaning(folder, cfg)  # raises if a file of the fitness is missing or was changed
-    return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
-
-
-def _read(read: Callable[[Path], list[T]], path: Path, damage: dict[str, str]) -> list[T] | None:
-    """Return what is in a file; None if it is damaged, which is added to ``damage`` by the file's name."""
     try:
-        return read(path)
-    except OSError as error:
-        damage[path.name] = f"{path.name} cannot be read ({error.strerror})"
-    except ValueError as error:
-        damage[path.name] = f"{path.name} is damaged ({error})"
-    return None
+        rows = read_results(folder.results)
+    except (OSError, ValueError) as error:
+        what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
+        raise UserError(f"{folder.results} {what}: restore a copy of it") from error
+    folder.note_changed(folder.results)
+    meaning = recorded_meaning(folder, cfg)
+    return RunResult(
+        folder.path, True, meaning, rows, rank_run(folder, cfg, rows), trained=trained, breakdown=breakdown
+    )

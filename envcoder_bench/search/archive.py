@@ -9,12 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Protocol
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Course, Point
 from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, OK, STOPPED
-from envcoder_bench.results.statistics import UNBOUNDED, Difference, FitnessModel
+from envcoder_bench.results.statistics import UNBOUNDED
 from envcoder_bench.search.merit import Merits
 from envcoder_bench.shaping.contract import Fault, read_fault
 from envcoder_bench.tasks.base import HUMAN
@@ -23,11 +24,9 @@ NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
 NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 
-# faults in the JSON of a search; earlier versions wrote texts, those of attempts and proposals under the key ``error``
-StoredFault = Annotated[Fault, BeforeValidator(lambda value: read_fault(value) or Fault(""))]
-OptionalFault = Annotated[
-    Fault | None, BeforeValidator(read_fault), Field(validation_alias=AliasChoices("fault", "error"))
-]
+# faults in the JSON of a search
+StoredFault = Annotated[Fault, BeforeValidator(read_fault)]
+OptionalFault = Annotated[Fault | None, BeforeValidator(read_fault)]
 
 
 @dataclass(frozen=True)

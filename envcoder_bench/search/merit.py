@@ -19,7 +19,8 @@ import numpy as np
 
 from envcoder_bench.core.words import number
 from envcoder_bench.results.pairs import Pair, sentence
-from envcoder_bench.results.statistics import LEAST_SPREAD, LEVEL, NAN, UNBOUNDED, BySeed, Interval
+from envcoder_bench.results.spread import LEAST_SPREAD
+from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed, Interval
 from envcoder_bench.tasks.base import UNTRAINED
 
 # shares of the variance of candidates, and of seeds, in its sum with that of the noise; their prior weights are equal

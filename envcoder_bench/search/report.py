@@ -17,10 +17,10 @@ from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts
 from envcoder_bench.report.table import numbers
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
 from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import NAN, Ranked
-from envcoder_bench.results.statistics import Difference, FitnessModel
 from envcoder_bench.search.archive import Archive, Attempt, compared, difference
 from envcoder_bench.search.merit import expected_text
 from envcoder_bench.search.report_plot import plot_search

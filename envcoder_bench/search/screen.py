@@ -156,10 +156,10 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     failed = f"; seeds that failed: {join_words(lost)}" if lost else ""
     if math.isnan(low):
         return f"{name} against human: {_signed(best.vs_human)} on {seeds}, too few for a confidence interval{failed}"
-    # an interval gives a verdict
-    result = "better than human" if low > 0 else "worse than human" if high < 0 else "not clearly different from human"
-    interval = f"95 % interval {_signed(low)} to {_signed(high)}"
-    return f"{name} is {result} on {seeds}: {_signed(best.vs_human)}, {interval}{failed}"
+    # an interval gives a verdict, in the words of results/pairs.py
+    result = "is better than human:" if low > 0 else "is worse than human:" if high < 0 else ""
+    difference = f"{_signed(best.vs_human)} [{_signed(low)}, {_signed(high)}] over {seeds}{failed}"
+    return f"{name} {result or 'against human: cannot tell; difference'} {difference}"
 
 
 def paths(files: Iterable[Path]) -> str:

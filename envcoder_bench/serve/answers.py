@@ -1,43 +1,68 @@
 """What a job's run says, as data for an answer; all numbers and verdicts are those of ``results/``."""
 
+import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from envcoder_bench.core.words import counted, number
-from envcoder_bench.results.logs import Point, StepFitnessLog, read_curves, read_points
-from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair, least_effect
-from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import FitnessModel, look_level
+from envcoder_bench.results.campaigns import candidate_level, detectable, pooled_pair
+from envcoder_bench.results.fitness_model import FitnessModel
+from envcoder_bench.results.logs import Point, StepFitnessLog, read_courses, read_curves, read_points
+from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair
+from envcoder_bench.results.ranking import Ranked, fitness_model
+from envcoder_bench.results.statistics import look_level
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
-from envcoder_bench.run.folder.ranked import run_model, run_studies
-from envcoder_bench.serve.campaign import Campaign, Job
+from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation, run_studies
+from envcoder_bench.serve.campaign import DONE, Campaign, Job
 from envcoder_bench.serve.texts import fault_text
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 from envcoder_bench.tools.pair import pair_facts
 
-
-def opened(campaign: Campaign, job: Job) -> tuple[OpenedRun, FitnessModel]:
-    """Return the run of a job, and what it knows of its candidates. No code of the folder is executed."""
-    run = open_run(campaign.run(job))
-    return run, run_model(run.folder, run.cfg, run.rows)
+Pool = Callable[[Sequence[Job]], FitnessModel]
 
 
-def compared(campaign: Campaign, job: Job, model: FitnessModel, name: str, other: str) -> Pair:
-    """Return a candidate compared with another one, as one of the campaign's attempts."""
+def opened(campaign: Campaign, job: Job) -> OpenedRun:
+    """Return the run of a job. No code of the folder is executed."""
+    return open_run(campaign.run(job))
+
+
+def pool(campaign: Campaign) -> Pool:
+    """Return the function that returns what the runs of several jobs know together; each run is read once."""
+    opened_once = functools.cache(lambda name: opened(campaign, campaign.job(name)))
+
+    def model(jobs: Sequence[Job]) -> FitnessModel:
+        runs = [opened_once(job.name) for job in jobs]
+        evaluations = [final_evaluation(run.folder, run.cfg) for run in runs]
+        together = dict(item for each in evaluations if each for item in each.items())
+        rows = [row for run in runs for row in run.rows]
+        return fitness_model(rows, bounds_of(runs[0].folder, runs[0].cfg), None if None in evaluations else together)
+
+    return model
+
+
+def compared(campaign: Campaign, job: Job, name: str, other: str, models: Pool) -> Pair:
+    """Return a candidate of a job compared with another one, by all seeds of equal rankings."""
+    alone = models([job])
     for each in (name, other):
-        if each not in model.names:
+        if each not in alone.names:
             return Pair(name, other, reason=f"{each} has no fitness")
     if job.kind == "final":
         finals = [each for each in campaign.state.jobs if each.kind == "final"]
-        return campaign_pair(model, name, other, 1, 1 + finals.index(job))
-    attempt = job.first + (job.candidates.index(name) if name in job.candidates else 0)
-    return campaign_pair(model, name, other, campaign.state.every, 1 + attempt // campaign.state.every)
+        return campaign_pair(alone, name, other, look_level(1 + finals.index(job)))
+    rankings = campaign.rankings(job)
+    ranked = [each for each in rankings if name in each.candidates]
+    names = [*dict.fromkeys(each for ranking in rankings for each in ranking.candidates)]
+    level = candidate_level(names.index(name) if name in names else len(names), campaign.state.every)
+    equal = [each for each in ranked if each.iterations == job.iterations and other in (HUMAN, each.champion)]
+    model = models(equal) if job in equal and other in (HUMAN, job.champion) else alone
+    return pooled_pair(model, name, other, level, job.seeds, max(job.seeds, sum(each.seeds for each in ranked)))
 
 
-def best_of(campaign: Campaign, job: Job, model: FitnessModel) -> str:
+def best_of(campaign: Campaign, job: Job, models: Pool) -> str:
     """Return the champion after a job: the candidate that is better than the one before, by most; else that one."""
     names = [name for name in job.candidates if name != job.champion]
-    pairs = [compared(campaign, job, model, name, job.champion) for name in names]
+    pairs = [compared(campaign, job, name, job.champion, models) for name in names]
     better = [pair for pair in pairs if pair.verdict == BETTER]
     return max(better, key=lambda pair: pair.mean).first if better else job.champion
 
@@ -47,12 +72,13 @@ def verdict(pair: Pair) -> dict[str, Any]:
     values = {"difference": pair.mean, "interval": [pair.low, pair.high], "verdict": pair.verdict}
     if pair.reason:
         return {"verdict": pair.verdict, "reason": pair.reason}
-    return {**values, "seeds_needed": pair.seeds_needed} if pair.seeds_needed else values
+    more = {"more_seeds": max(1, pair.seeds_needed - pair.seeds)} if pair.seeds_needed else {}
+    return {**values, "seeds": pair.seeds, **more}
 
 
 def ranked_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
     """Return the result of a job that ranks candidates, or of a final evaluation."""
-    run, model = opened(campaign, job)
+    run, models = opened(campaign, job), pool(campaign)
     rows = {row.candidate: row for row in run.ranked}
     points = read_points(run.folder.points) if run.folder.points.is_file() else []
     course = read_curves(run.folder.step_fitness, StepFitnessLog.columns) if run.folder.step_fitness.is_file() else None
@@ -64,13 +90,13 @@ def ranked_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
         facts = facts_of(row, points, course)
         if row.rank is not None:
             if job.kind == "rank" and job.champion not in (HUMAN, name):
-                facts["versus_champion"] = verdict(compared(campaign, job, model, name, job.champion))
-            facts["versus_human"] = verdict(compared(campaign, job, model, name, HUMAN))
+                facts["versus_champion"] = verdict(compared(campaign, job, name, job.champion, models))
+            facts["versus_human"] = verdict(compared(campaign, job, name, HUMAN, models))
         candidates.append(facts)
     others = {name: rows[name].fitness for name in (HUMAN, "unshaped", UNTRAINED) if name in rows}
     answer: dict[str, Any] = {"job": job.name, "question": job.question, "champion": champion(campaign, job)}
     if job.kind == "final":
-        pair = compared(campaign, job, model, job.champion, HUMAN)
+        pair = compared(campaign, job, job.champion, HUMAN, models)
         answer["final"] = f"best of {campaign.attempts}: {job.champion} is {_words(pair)} human, on seeds of its own"
     return {**answer, "candidates": candidates, "baselines": others, **spent(campaign, job)}
 
@@ -108,8 +134,8 @@ def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
         earliest = min(point.iteration for point in first)
         values["early"] = _mean([point.fitness for point in first if point.iteration == earliest])
     ended = _ended(row, course)
-    remarks = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
-    more = {"ended": ended, "remarks": remarks, "hacked": row.hacked}
+    notes = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
+    more = {"ended": "; ".join(filter(None, [ended, row.ended])), "notes": notes, "hacked": row.hacked}
     values.update({key: value for key, value in more.items() if value})
     return {**values, "error": fault_text(row.fault)} if row.fault else values
 
@@ -133,7 +159,7 @@ def _mean(values: list[float]) -> float:
 
 def effects_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
     """Return the result of a job with variants: the effect of each change, the largest first."""
-    run, _ = opened(campaign, job)
+    run = opened(campaign, job)
     studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
     rows = [effect for study in studies for effect in study.effects]
     rows.sort(key=lambda effect: -abs(effect.effect) if effect.effect == effect.effect else 1.0)
@@ -155,17 +181,18 @@ def effects_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
 
 def explained(campaign: Campaign, job: Job, name: str, other: str) -> dict[str, Any]:
     """Return why a candidate does better or worse than another one: course, ends, terms and functions."""
-    run, model = opened(campaign, job)
-    pair = run.pairs.named(name, other)  # raises UserError for a name that the run does not have
-    if name in model.names and other in model.names:
-        pair = compared(campaign, job, model, name, other)
+    run = opened(campaign, job)
+    run.pairs.named(name, other)  # raises UserError for a name that the run does not have
+    pair = compared(campaign, job, name, other, pool(campaign))
     points = read_points(run.folder.points) if run.folder.points.is_file() else []
     courses = {each: course_of(points, each) for each in (name, other)}
     facts = pair_facts(run, name, other)
     kept = {key: facts[key] for key in ("each seed", "where", "functions", "hacked?") if key in facts}
-    terms = {each: shares_of(points, each) for each in (name, other)}
-    answer = {"candidate": name, "versus": other, **verdict(pair), **kept, "course": courses, "terms": terms}
-    return {**answer, "more": str(campaign.run(job))}
+    parts = {"course": courses, "tenths": tenths_of(run, (name, other))}
+    parts["ends"] = {row.candidate: row.ended for row in run.ranked if row.candidate in (name, other) and row.ended}
+    parts["terms"] = {each: shares for each in (name, other) if (shares := shares_of(points, each))}
+    answer = {"candidate": name, "versus": other, **verdict(pair), **kept}
+    return {**answer, **{key: part for key, part in parts.items() if part}, "more": str(campaign.run(job))}
 
 
 def course_of(points: list[Point], name: str) -> dict[str, float]:
@@ -177,6 +204,15 @@ def course_of(points: list[Point], name: str) -> dict[str, float]:
     iterations = sorted(by_iteration)
     kept = iterations[:: max(1, -(-len(iterations) // 8))] + iterations[-1:]
     return {str(each): _mean(by_iteration[each]) for each in kept}
+
+
+def tenths_of(run: OpenedRun, names: Sequence[str]) -> dict[str, list[float]]:
+    """Return the mean fitness of a step in each tenth of the episode; empty without a record."""
+    if not run.folder.step_fitness.is_file():
+        return {}
+    courses = [course for course in read_courses(run.folder.step_fitness) if course.candidate in names]
+    by_name = {name: [course.fitness for course in courses if course.candidate == name] for name in names}
+    return {name: [_mean([*tenth]) for tenth in zip(*of_seeds)] for name, of_seeds in by_name.items() if of_seeds}
 
 
 def shares_of(points: list[Point], name: str) -> dict[str, float]:
@@ -192,16 +228,18 @@ def shares_of(points: list[Point], name: str) -> dict[str, float]:
     return {term: size / total for term, size in sorted(sizes.items(), key=lambda x: -x[1])[:8]} if total else {}
 
 
-def detectable(campaign: Campaign, seeds: int) -> float:
-    """Return the difference that so many seeds would tell, by the last ranking; NaN before any."""
+def detectable_by(campaign: Campaign, counts: Sequence[int]) -> dict[str, float]:
+    """Return the difference of a new candidate that so many seeds tell, by the last ranking; empty before any."""
     for job in reversed(campaign.state.jobs):
-        if job.kind == "rank" and job.status == "done" and job.seeds > 1:
-            _, model = opened(campaign, job)
-            names = [name for name in job.candidates if name in model.names]
-            if names and job.champion in model.names:
-                level = look_level(1 + campaign.attempts // campaign.state.every) / campaign.state.every
-                return least_effect(model.difference(names[0], job.champion), seeds, level)
-    return math.nan
+        if job.kind == "rank" and job.status == DONE and job.seeds > 1:
+            model = pool(campaign)([job])
+            others = [name for name in job.candidates if name in model.names and name != job.champion]
+            if others and job.champion in model.names:
+                differences = sorted(model.differences(job.champion, others), key=lambda each: each.error)
+                level = candidate_level(campaign.candidates, campaign.state.every)
+                middle = differences[len(differences) // 2]
+                return {str(seeds): detectable(middle, level, seeds) for seeds in counts}
+    return {}
 
 
 def policies_of(campaign: Campaign, job: Job) -> int:

@@ -143,10 +143,20 @@ class Campaign:
         names = [*job.candidates, *([job.champion] if job.kind == "rank" and job.champion != HUMAN else [])]
         return [self.source(name) for name in dict.fromkeys(names)]
 
+    def rankings(self, last: Job | None = None) -> list[Job]:
+        """Return the jobs that rank candidates and have not failed; those up to ``last``, if it is given."""
+        jobs = self.state.jobs[: self.state.jobs.index(last) + 1 if last in self.state.jobs else None]
+        return [job for job in jobs if job.kind == "rank" and job.status != FAILED]
+
+    @property
+    def candidates(self) -> int:
+        """The number of different candidates that were ranked so far."""
+        return len({name for job in self.rankings() for name in job.candidates})
+
     @property
     def attempts(self) -> int:
         """The number of candidates that were ranked so far; a candidate that is ranked again counts again."""
-        return sum(len(job.candidates) for job in self.state.jobs if job.kind == "rank" and job.status != FAILED)
+        return sum(len(job.candidates) for job in self.rankings())
 
     @property
     def used(self) -> float:

@@ -1,12 +1,18 @@
 """A score for the programs of an evolutionary coder: calls of several threads are gathered into one run."""
 
+import atexit
+import contextlib
 import itertools
+import json
 import logging
 import math
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +27,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import override_words, resolve
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.serve.answers import facts_of, shares_of
+from envcoder_bench.shaping.scan import MAX_CHARACTERS
 from envcoder_bench.tasks.base import HUMAN
 
 log = logging.getLogger(__name__)
@@ -82,6 +89,30 @@ class Evaluator:
                 self._changed.notify()
             score = self._scores[source]
         return score.result()
+
+    def listen(self) -> str:
+        """Answer other processes, too; return the address, a socket that this user alone can open.
+
+        A ``multiprocessing.connection.Client`` sends the text of a program, and receives score and feedback as JSON.
+        """
+        folder = tempfile.mkdtemp(prefix="evaluator_")  # short: the path of a socket has 107 characters at most
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        listener = Listener(f"{folder}/socket", "AF_UNIX", backlog=self._most)
+        threading.Thread(target=self._accept, args=(listener,), name="evaluator listens", daemon=True).start()
+        return f"{folder}/socket"
+
+    def _accept(self, listener: Listener) -> None:
+        while True:
+            with contextlib.suppress(OSError, EOFError):  # a client that left
+                threading.Thread(target=self._answer, args=(listener.accept(),), daemon=True).start()
+
+    def _answer(self, connection: Connection) -> None:
+        with connection, contextlib.suppress(OSError, EOFError):
+            try:
+                answer = self.evaluate(connection.recv_bytes(4 * MAX_CHARACTERS).decode("utf-8", "replace"))
+            except UserError as error:
+                answer = Score(self._failed, str(error))
+            connection.send_bytes(json.dumps(answer).encode())
 
     def _work(self) -> None:
         while True:

@@ -68,7 +68,7 @@ def make_server(tools: Tools, **options: Any) -> "MCPServer":
         return answer(lambda: tools.describe(task))
 
     def check(files: Files = [], sources: Sources = {}, task: str = "") -> CallToolResult:  # noqa: B006
-        """Check candidates without training, in seconds: errors with line and advice, widths, remarks."""
+        """Check candidates without training, in seconds: errors with line and advice, widths, notes."""
         return answer(lambda: tools.check(files, sources, task))
 
     def plan(

@@ -22,6 +22,7 @@ from envcoder_bench.tasks.base import HUMAN
 
 # torch is imported when a tool needs it, so that the server answers its client at once
 _NUMBERS = 12  # of a sweep
+SEEDS_SHOWN = (3, 5, 10, 20, 50)  # for which ``plan`` says what they tell
 MOST_WAIT = 50.0  # seconds: clients give up after a minute
 
 
@@ -93,8 +94,9 @@ class Tools:
                 answers.append({"name": row.name, "ok": False, "error": fault_text(fault or Fault("it fails"))})
                 continue
             facts = {"defines": row.defines, "observation": row.obs_dim, "action": row.action_dim}
-            remarks = [str(note.without_folders()) for note in [*row.notes, *row.not_compiled]]
-            answers.append({"name": row.name, "ok": True, **facts, **({"remarks": remarks} if remarks else {})})
+            facts.update({"left_out_by_the_config": row.unused} if row.unused else {})
+            notes = [str(note.without_folders()) for note in [*row.notes, *row.not_compiled]]
+            answers.append({"name": row.name, "ok": True, **facts, **({"notes": notes} if notes else {})})
         return {"ok": all(answer["ok"] for answer in answers), "files": answers}
 
     def plan(
@@ -102,12 +104,12 @@ class Tools:
     ) -> dict[str, Any]:
         name = self._task(task)
         with self._working():
-            from envcoder_bench.serve.answers import detectable
+            from envcoder_bench.serve.answers import detectable_by
 
             size = self._size(name, count, seeds, iterations, minutes)
-            least = detectable(self.campaign, seeds)
-        note = {"note": "before any ranking it is not known what can be told"} if least != least else {}
-        return {**size, "detects": least, **note, **self._spent()}
+            least = detectable_by(self.campaign, sorted({seeds, *SEEDS_SHOWN}))
+        unknown = "not known before the first ranking, which says how much seeds differ"
+        return {**size, "detects_by_seeds": least or unknown, **self._spent()}
 
     # jobs
 
@@ -250,10 +252,10 @@ class Tools:
     def _finish(self, job: Job) -> None:
         """Judge a job whose run is complete: keep or replace the champion, and write the answer."""
         with self._alone:
-            from envcoder_bench.serve.answers import best_of, effects_answer, opened, policies_of, ranked_answer
+            from envcoder_bench.serve.answers import best_of, effects_answer, policies_of, pool, ranked_answer
 
             job.policies = policies_of(self.campaign, job)
-            best = best_of(self.campaign, job, opened(self.campaign, job)[1]) if job.kind == "rank" else job.champion
+            best = best_of(self.campaign, job, pool(self.campaign)) if job.kind == "rank" else job.champion
             with self.campaign.change() as state:
                 if best != job.champion:
                     state.champion, state.champion_job = best, job.name

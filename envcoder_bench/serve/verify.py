@@ -23,8 +23,9 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import stamped_folder
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.effects import SIZE
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import Pair, campaign_pair
-from envcoder_bench.results.statistics import LEVEL, Difference, FitnessModel
+from envcoder_bench.results.statistics import LEVEL
 from envcoder_bench.run.fitness import read_file
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, run_model
@@ -107,7 +108,7 @@ def verify(
         difference.mean,
         (difference.low, difference.high),
         judge(difference, margin(run, name)),
-        campaign_pair(fresh, name, HUMAN, 1) if HUMAN in fresh.names else none,
+        campaign_pair(fresh, name, HUMAN, LEVEL) if HUMAN in fresh.names else none,
         folder.path,
     )
 
@@ -188,7 +189,7 @@ def _difference(run: OpenedRun, again: OpenedRun, name: str) -> Difference:
 
 
 def margin(run: OpenedRun, name: str) -> float:
-    """Return the difference that matters: a share SIZE of the fitness' range, or of what the candidate has learnt."""
+    """Return the difference that matters: a share SIZE of the fitness' range, or of what the candidate has learned."""
     low, high = bounds_of(run.folder, run.cfg)
     if math.isfinite(high - low):
         return SIZE * (high - low)

@@ -32,7 +32,6 @@ FaultKind = Literal[
 
 
 _TEXTS = ("message", "file", "function", "remedy", "twin")
-_PLACED = ("message", "file", "line", "function")
 
 
 @dataclass(frozen=True)
@@ -92,22 +91,16 @@ class Fault:
 
 
 def read_fault(value: Any) -> Fault | None:
-    """Return the fault that a file holds: ``Fault.data``, or what earlier versions wrote; None for an empty value.
+    """Return the fault that a file holds as ``Fault.data``; None for an empty value.
 
-    Earlier versions wrote texts, which are messages as they are, and tuples of message, file, line and function. Keys
-    and kinds of a later version are left out.
-
-    Raises ValueError if the value is none of these.
+    Keys and kinds of a later version are left out. Raises ValueError if the value is something else.
     """
     if not value or isinstance(value, Fault):
         return value or None
-    if isinstance(value, str):
-        return Fault(value)
-    values: Any = dict(zip(_PLACED, value)) if isinstance(value, (tuple, list)) else value
-    if not isinstance(values, Mapping) or not isinstance(values.get("message"), str):
-        raise ValueError("a fault must be a text, or a mapping with a message")
-    line, kind = values.get("line"), values.get("kind")
-    texts = {name: text for name in _TEXTS if isinstance(text := values.get(name), str)}
+    if not isinstance(value, Mapping) or not isinstance(value.get("message"), str):
+        raise ValueError("a fault must be a mapping with a message")
+    line, kind = value.get("line"), value.get("kind")
+    texts = {name: text for name in _TEXTS if isinstance(text := value.get(name), str)}
     known_kind: Any = kind if kind in get_args(FaultKind) else "invalid"
     return Fault(**texts, line=line if type(line) is int else None, kind=known_kind)
 

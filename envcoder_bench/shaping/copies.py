@@ -1,4 +1,5 @@
 """Candidates that teach nothing new: copies of others, copies up to small changes of numbers, and constant rewards.
+Functions without effect are named.
 
 All of it is read from the text, in which layout, comments, docstrings and names of local variables do not count. A
 function that a candidate lacks is that of the baseline, as in training: a file with the baseline's reward is a copy of
@@ -8,11 +9,20 @@ the baseline.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envcoder_bench.shaping.contract import Fault
-from envcoder_bench.shaping.kinds import REWARD, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import (
+    ACTION_TYPES,
+    ALIASES,
+    KINDS,
+    OBSERVATION,
+    REWARD,
+    SECTION_TYPES,
+    SHAPER_TYPES,
+    near_type,
+)
 from envcoder_bench.shaping.source import Source, UnsupportedCode, shaping_source
 
 NEAR = 0.2  # largest relative change of a number of a near copy
@@ -135,13 +145,47 @@ def constant_reward(text: str) -> int:
         reward = Source(text).function(REWARD)
     except UnsupportedCode:
         return 0
-    if reward is None or any(isinstance(x, ast.Return) and x.value is None for x in ast.walk(reward)):
-        return 0
-    arguments = [*reward.args.posonlyargs, *reward.args.args, *reward.args.kwonlyargs]
-    names = {argument.arg for argument in arguments} | {x.arg for x in (reward.args.vararg, reward.args.kwarg) if x}
-    read = any(isinstance(x, ast.Name) and x.id in names for statement in reward.body for x in _values(statement))
-    draws = any("rand" in ast.dump(statement) for statement in reward.body)
-    return 0 if read or draws else reward.lineno
+    return reward.lineno if reward is not None and _is_constant(reward, _parameters(reward)) else 0
+
+
+def without_effect(text: str, file: str) -> list[Fault]:
+    """Return notes on functions that have no effect: helpers that nothing calls, constants, and ignored actions."""
+    try:
+        source = Source(text)
+    except UnsupportedCode:
+        return []
+    called = {ALIASES.get(name, name): name for name in source.definitions if ALIASES.get(name, name) in KINDS}
+    used = {*source.using([]).definitions, *source.reachable([*called.values(), *SECTION_TYPES])}
+    notes = [
+        Fault(f"nothing calls it{near_type(name)}", file, statement.lineno, name, remedy="call it, or remove it")
+        for name, statement in source.definitions.items()
+        if isinstance(statement, ast.FunctionDef) and name not in used
+    ]
+    for kind, name in called.items():
+        function = source.function(name)
+        if function is None:
+            continue
+        if kind == OBSERVATION and _is_constant(function, _parameters(function)):
+            notes.append(Fault("the observation is the same in every state", file, function.lineno, name))
+        if kind in ACTION_TYPES and _is_constant(function, _parameters(function) & {"action", "actions"}):
+            reads_all = function.args.vararg or function.args.kwarg
+            message = "it does not read the action, so that the policy has no effect"
+            notes += [] if reads_all else [Fault(message, file, function.lineno, name)]
+    return notes
+
+
+def _parameters(function: ast.FunctionDef) -> set[str]:
+    args = function.args
+    arguments = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+    return {argument.arg for argument in arguments if argument is not None}
+
+
+def _is_constant(function: ast.FunctionDef, names: Container[str]) -> bool:
+    """Return whether a function returns something that depends neither on values of ``names`` nor on chance."""
+    if any(isinstance(x, ast.Return) and x.value is None for x in ast.walk(function)):
+        return False
+    read = any(isinstance(x, ast.Name) and x.id in names for statement in function.body for x in _values(statement))
+    return not read and not any("rand" in ast.dump(statement) for statement in function.body)
 
 
 def _values(node: ast.AST) -> Iterator[ast.AST]:

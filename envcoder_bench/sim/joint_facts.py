@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
-if TYPE_CHECKING:
-    from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.mujoco_model import RobotModel
 
 SMALL = 1e-4  # rad or m of a joint
 ALONG = 0.95  # least cosine to an axis for a direction that is named after it

@@ -17,7 +17,8 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
-from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, RobotModel
+from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 from mujoco_batches.physics.rotations import cross, quat_multiply, rotate

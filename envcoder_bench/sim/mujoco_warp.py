@@ -22,7 +22,8 @@ from torch import Tensor
 
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.core.torch_settings import is_deterministic
-from envcoder_bench.sim.mujoco_model import MujocoTensors, RobotModel
+from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
     STATE_TENSORS,
     Worlds,

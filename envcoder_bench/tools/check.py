@@ -22,7 +22,7 @@ from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, m
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.contract import CandidateError, CandidateWarning, Fault, Shaping
-from envcoder_bench.shaping.copies import Known
+from envcoder_bench.shaping.copies import Known, without_effect
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.lint import term_remarks
@@ -47,7 +47,7 @@ class CandidateCheck:
         unused: its functions that ``--shaper_types`` leaves out.
         obs_dim, action_dim: widths of the observation and the action; the baseline's for missing functions.
         not_compiled: why, for each function that is not compiled.
-        notes: further remarks.
+        notes: what else to know before training.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
         form: what the components of its reward are, in words; empty without any.
@@ -164,6 +164,7 @@ def _check_all(
             # a copy trains as well as its original: a search refuses it, a run does not
             copied = None if row.baseline else known.fault(source.name, source.source)
             row.notes += [] if copied is None else [copied]
+            row.notes += [] if row.baseline else without_effect(source.source, source.file)
             known.add(source.name, source.source)
     return rows, shapings
 

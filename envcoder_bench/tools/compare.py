@@ -19,11 +19,12 @@ from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.table import numbers, render_table
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import read_curves
 from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import NAN
-from envcoder_bench.results.statistics import Difference, Evaluation, FitnessModel, spearman
+from envcoder_bench.results.statistics import Evaluation, spearman
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.shaping.contract import CandidateError

@@ -1,6 +1,5 @@
 """A list of run folders: task, date, best candidate and status of each, read without loading a task."""
 
-import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -8,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import read_json
+from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.core.words import aligned, format_fitness
 from envcoder_bench.core.yaml_files import parse_plain
-from envcoder_bench.results.ranking import Ranked, rank, read_ranking
+from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
@@ -66,39 +67,39 @@ def _run_folders(folder: Path, depth: int) -> list[Path]:
 def read_run(path: Path) -> ListedRun:
     """Read the row of a run folder; damaged files give a status."""
     folder = RunFolder(path)
-    task, date, ranked, damage = "", "", [], ""
+    task, date, best, fitness, damage = "", "", "", None, ""
     try:
         record = read_provenance(folder.run)
         date = "" if record.begun is None else record.begun[:19].replace("T", " ")
         config = parse_plain(record.config)
         name = config["task"]["name"]
         task = str(title_of(str(config.get("task_source") or name), name))
-        ranked = _read_ranked(folder)
+        best, fitness = _best(folder)
     except UserError as error:
         damage = str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-    # the best candidate, or the best baseline without candidates
-    measured = [row for row in ranked if row.rank is not None]
-    best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
     status = damage or (COMPLETE if folder.complete else IN_PROGRESS if folder.in_progress() else STOPPED)
-    return ListedRun(path, task, date, best.candidate if best else "", best.fitness if best else None, status)
+    return ListedRun(path, task, date, best, fitness, status)
 
 
-def _read_ranked(folder: RunFolder) -> list[Ranked]:
-    """Return the ranking of summary.json, or else of results.csv; empty before the first evaluation.
+def _best(folder: RunFolder) -> tuple[str, float | None]:
+    """Return the best candidate, or the best baseline without candidates, and its fitness; nothing before there is one.
 
-    The run printed the ranking of summary.json, which also orders equal candidates.
+    The ranking of a complete run is that in summary.json, which the run printed: it also orders equal candidates.
     """
     if folder.complete:
-        try:
-            return read_ranking(folder.summary)
-        except (OSError, ValueError) as damage:
-            with contextlib.suppress(OSError, ValueError):
-                return rank(read_results(folder.results))
-            raise damage
-    return rank(read_results(folder.results)) if folder.results.is_file() else []
+        rows = read_json(folder.summary).get("ranking")
+        if not isinstance(rows, list):
+            raise ValueError(f"{folder.summary}: not the summary of a run")
+        measured = [row for row in rows if row["rank"] is not None]
+        ranked = [(one_line(row["candidate"]), row["baseline"], float(row["fitness"])) for row in measured]
+    else:
+        results = rank(read_results(folder.results)) if folder.results.is_file() else []
+        ranked = [(row.candidate, row.baseline, row.fitness) for row in results if row.rank is not None]
+    best = next((row for row in ranked if not row[1]), ranked[0] if ranked else ("", False, None))
+    return best[0], best[2]
 
 
 def render_runs(runs: Sequence[ListedRun]) -> str:

@@ -165,7 +165,7 @@ def _pack_videos(run: OpenedRun, recording: Recording, seconds: Sequence[float],
         file = run.folder.path / VIDEOS / f"{episode.name}.mp4"
         page_episode = _episode(run, recording, episode)
         if seconds:
-            still = poster(file).read_bytes() if poster(file).is_file() else None  # older runs do not have it
+            still = poster(file).read_bytes()
             page_episode = replace(page_episode, mp4=file.read_bytes(), seconds=length, poster=still)
         episodes.append(page_episode)
     return PageVideos(episodes, note)
@@ -182,10 +182,7 @@ def read_videos(run: OpenedRun) -> PageVideos | None:
         faults = list(filter(None, (name_fault(episode.name) for episode in recording.episodes)))
         if faults:  # names of files
             raise ValueError(faults[0])
-        seconds = note["seconds"]
-        if not isinstance(seconds, list):  # an older run has one length for all
-            seconds = [seconds] * len(recording.episodes) if seconds else []
-        return _pack_videos(run, recording, list(map(float, seconds)), str(note["note"]))
+        return _pack_videos(run, recording, list(map(float, note["seconds"])), str(note["note"]))
     except Exception as error:  # a damaged file may raise anything, and must not cost a page
         log.warning("the videos in %s cannot be read: %s", folder / VIDEOS, error)
         return None
@@ -232,10 +229,11 @@ def _episode(run: OpenedRun, recording: Recording, episode: Episode) -> PageEpis
 def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
     cfg, folder, ranked = run.cfg, run.folder, run.ranked
     studies = run_studies(run.folder, run.cfg, [*run.sources.values()], run.rows)
+    variants = {effect.candidate for study in studies for effect in study.effects}
     files = {study.original: run.folder.path / picture(study) for study in studies}
     pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
     return RunPage(
-        title=f"{cfg.task_title}: {entrants(row.candidate for row in ranked)}",
+        title=f"{cfg.task_title}: {entrants((row.candidate for row in ranked), variants)}",
         fitness_meaning=run.fitness_meaning,
         ranked=ranked,
         candidates=_candidates(run, executes),
@@ -244,7 +242,7 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         components=read_curves(folder.components) if folder.components.is_file() else None,
         step_fitness=(
             read_curves(folder.step_fitness, StepFitnessLog.columns) if folder.step_fitness.is_file() else None
-        ),  # runs of older versions do not have it
+        ),
         videos=videos,
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",

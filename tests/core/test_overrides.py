@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.cli.eval_shapers import build_parser
-from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.cli.overrides import split_overrides
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import benchmark

@@ -283,9 +283,6 @@ def test_externally_failed_group_stays_failed_after_resume():
     resumed.dispatch.set_state(saved)
     assert resumed.dispatch.alive == [True, False, True]
     assert resumed.dispatch.failures == {1: Fault("out of memory", "c1.py")}
-    earlier = Groups([WIDE, NARROW, PLAIN], n=4)  # a checkpoint of an earlier version has tuples
-    earlier.dispatch.set_state({**saved, "failures": {1: ("out of memory", "c1.py", 3, "compute_reward")}})
-    assert earlier.dispatch.failures == {1: Fault("out of memory", "c1.py", 3, "compute_reward")}
     assert all(same(one, two) for one, two in zip(expected, resumed.run(3, first=2)))
     assert resumed.dispatch.components.means() == components and components[1] == {}
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected
+from envcoder_bench.results.fitness_model import FitnessModel
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected
 
 RATE = (0.0, 1.0)
 EPISODES = 64

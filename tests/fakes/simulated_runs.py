@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.ranking import Ranked, rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import UNBOUNDED, FitnessModel, success_interval
+from envcoder_bench.results.statistics import UNBOUNDED, success_interval
 from envcoder_bench.tasks.base import HUMAN
 
 EPISODES = 64

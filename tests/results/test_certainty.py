@@ -19,9 +19,10 @@ from certainty_designs import (
 )
 
 from envcoder_bench.report.certainty import unseen
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, FitnessModel, corrected, look_level
+from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
 from envcoder_bench.run.folder.ranked import looks_at
 
 

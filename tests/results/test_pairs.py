@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import (
     BETTER,
     CANNOT_TELL,
@@ -20,7 +21,7 @@ from envcoder_bench.results.pairs import (
 )
 from envcoder_bench.results.ranking import fitness_model, rank
 from envcoder_bench.results.rows import FAILED, Result
-from envcoder_bench.results.statistics import Difference, FitnessModel, corrected
+from envcoder_bench.results.statistics import corrected
 from envcoder_bench.shaping.contract import Fault
 
 MEANS = {"human": 0.5, "a": 0.9, "b": 0.86, "c": 0.2}
@@ -158,11 +159,9 @@ def test_the_least_effect_is_what_so_many_seeds_tell(seeds):
     assert math.isnan(least_effect(Difference(0.1), seeds))
 
 
-def test_a_pair_of_a_campaign_is_corrected_for_all_its_tests():
+def test_a_pair_of_a_campaign_is_tested_at_its_level():
     model = fitness_model(rows_of())
-    alone, many, later = (campaign_pair(model, "a", "human", *x) for x in ((1,), (18,), (18, 2)))
-    assert many.corrected == pytest.approx(18 * alone.corrected) and later.corrected == pytest.approx(
-        5 * many.corrected
-    )
-    assert (alone.mean, alone.low, alone.p) == (many.mean, many.low, many.p) == (alone.mean, alone.low, later.p)
+    alone, many = (campaign_pair(model, "a", "human", level) for level in (0.05, 0.05 / 18))
+    assert many.corrected == pytest.approx(18 * alone.corrected) and alone.corrected == pytest.approx(alone.p)
+    assert (alone.mean, alone.low, alone.p) == (many.mean, many.low, many.p)
     assert many.tests == 18 and not many.extends

@@ -1,10 +1,8 @@
-import math
 from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 
-from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import (
     FAILED,
     FAILED_AT_LOAD,
@@ -58,15 +56,6 @@ def test_faults_come_back_as_they_were(tmp_path):
     assert [result_of(asdict(row)).fault for row in RESULTS] == [row.fault for row in RESULTS]
 
 
-def test_faults_of_earlier_versions_are_texts_that_are_not_parsed(tmp_path):
-    text = "x.py:3: in compute_reward: returned NaN"
-    (tmp_path / "a.csv").write_text(f"candidate,seed,status,fitness,error\nx,0,failed,,{text}\nok,0,ok,0.5,\n")
-    failed, good = read_results(tmp_path / "a.csv")
-    assert (failed.fault, failed.error, good.fault) == (Fault(text), text, None)
-    row = {"candidate": "x", "seed": 0, "status": "failed", "error": text}
-    assert result_of(row) == failed and result_of({**row, "status": "ok", "error": ""}).fault is None
-
-
 @pytest.mark.parametrize("cell", ["{", "3", '"[1]"', "[" * 90_000])
 def test_a_damaged_fault_is_told_with_its_row(tmp_path, cell):
     (tmp_path / "a.csv").write_text(f"candidate,seed,status,fitness,fault\nx,0,failed,,{cell}\n")
@@ -90,12 +79,6 @@ def test_a_table_without_a_needed_column_is_refused(tmp_path, column):
     pd.read_csv(tmp_path / "a.csv", dtype=str).drop(columns=column).to_csv(tmp_path / "b.csv", index=False)
     with pytest.raises(ValueError, match=rf"b\.csv: not a results\.csv; it has no column {column}"):
         read_results(tmp_path / "b.csv")
-
-
-def test_saved_rows_of_an_earlier_version_whose_return_is_unknown_are_ranked():
-    saved = {**asdict(Result("a", 0, "ok", 0.5)), "shaped_return": None}
-    (row,) = rank([result_of(saved)])
-    assert row.fitness == 0.5 and math.isnan(row.shaped_return)
 
 
 def test_unknown_status_is_refused():

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from envcoder_bench.results.fitness_model import FitnessModel
+from envcoder_bench.results.spread import pooled_spread
 from envcoder_bench.results.statistics import (
     UNBOUNDED,
-    FitnessModel,
-    _spread,
     holm,
     mean_interval,
     proportions,
@@ -98,7 +98,7 @@ def test_a_candidate_with_a_larger_spread_has_a_wider_interval():
 
 
 def test_variances_are_pooled_over_the_candidates_whose_seeds_differ():
-    found = _spread(np.array([[1.0, -1.0], [1.0, -1.0], [0.0, 0.0]]), np.ones(3), 3.0)
+    found = pooled_spread(np.array([[1.0, -1.0], [1.0, -1.0], [0.0, 0.0]]), np.ones(3), 3.0)
     # 2, 2 and 0. Pooled: of the first two 2; of the third, whose seeds may be equal by luck, that of all, 4 / 3, which
     # counts three degrees of freedom beside its own: (3 x 4 / 3 + 0) / 4
     assert found.pooled == pytest.approx([2, 2, 4 / 3]) and found.variances == pytest.approx([2, 2, 1])
@@ -108,7 +108,7 @@ def test_variances_are_pooled_over_the_candidates_whose_seeds_differ():
 def test_a_variance_far_above_the_others_is_its_own():
     deviations = np.tile([1.0, -1.0, 1.0, -1.0, 0.0], (11, 1))  # a variance of 1 with 4 degrees of freedom
     deviations[0] *= 3
-    found = _spread(deviations, np.full(11, 4.0), 44.0)
+    found = pooled_spread(deviations, np.full(11, 4.0), 44.0)
     assert found.variances[0] > 0.97 * 9 and found.degrees[0] == pytest.approx(4.0, abs=0.1)
     # the others: between their own 1 and the pooled (9 + 10) / 11
     assert (found.variances[1:] > 1).all() and (found.variances[1:] < 19 / 11).all()

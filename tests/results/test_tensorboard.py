@@ -7,8 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboardX.record_writer import masked_crc32c
 
 from envcoder_bench.results import tensorboard as own
-from envcoder_bench.results.rows import Result
-from envcoder_bench.results.tensorboard import TensorboardLog, write_hparams
+from envcoder_bench.results.tensorboard import TensorboardLog
 
 
 def scalars(folder):
@@ -79,56 +78,3 @@ def test_1000_candidates_need_no_threads_and_few_open_files(tmp_path):
     assert threading.active_count() <= threads
     log.close()
     assert scalars(tmp_path / "c999" / "seed_0")["fitness"] == [(1, 999.0)]
-
-
-def hparams_page(folder):
-    """The HParams page as TensorBoard's own plugin shows it: hyperparameters, status and metrics of each session."""
-    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
-    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-    from tensorboard.context import RequestContext
-    from tensorboard.plugins.base_plugin import TBContext
-    from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
-
-    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(folder))
-    multiplexer.Reload()
-    provider = MultiplexerDataProvider(multiplexer, str(folder))
-    context, asked = backend_context.Context(TBContext(data_provider=provider)), RequestContext()
-    tags = context.hparams_metadata(asked, "")
-    experiment = get_experiment.Handler(asked, context, "", api_pb2.GetExperimentRequest(include_metrics=True)).run()
-    request = api_pb2.ListSessionGroupsRequest(
-        allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE],
-        col_params=[api_pb2.ColParams(metric=info.name) for info in experiment.metric_infos],
-        slice_size=99, aggregation_type=api_pb2.AGGREGATION_AVG, include_metrics=True,
-    )  # fmt: skip
-    found = list_session_groups.Handler(asked, context, "", request).run()
-    assert tags
-    return experiment, {group.name: group for group in found.session_groups}
-
-
-def test_hparams_page_has_a_group_for_each_candidate(tmp_path):
-    log, rows = TensorboardLog(tmp_path), []
-    for k, name in enumerate(("a", "b")):
-        for seed in (0, 1):
-            log.add(name, seed, 100, {"fitness": 0.0, "shaped_return": 9.0})
-            log.add(name, seed, 200, {"fitness": 0.25 * (k + seed), "shaped_return": 10.0 * k})
-            rows.append(Result(name, seed, "failed" if name == "b" and seed else "ok", 0.1))
-    log.close()
-    rows.append(Result("never", 0, "failed at load"))
-    known = {
-        name: {"candidate": name, "shaper_types": "compute_reward", "learning_rate": 3e-4, "num_envs": 64}
-        for name in ("a", "b", "never")
-    }
-    for _ in range(2):  # as after an extension
-        write_hparams(tmp_path, known, rows)
-    experiment, groups = hparams_page(tmp_path)
-    kinds = {info.name: info.type for info in experiment.hparam_infos}
-    assert kinds == {"candidate": 1, "shaper_types": 1, "learning_rate": 3, "num_envs": 3}
-    assert {info.name.tag for info in experiment.metric_infos} == {"fitness", "shaped_return"}
-    assert set(groups) == {"a", "b"}
-    assert groups["a"].hparams["shaper_types"].string_value == "compute_reward"
-    assert groups["a"].hparams["learning_rate"].number_value == 3e-4
-    means = {name: {m.name.tag: m.value for m in group.metric_values} for name, group in groups.items()}
-    assert means == {"a": {"fitness": 0.125, "shaped_return": 0.0}, "b": {"fitness": 0.375, "shaped_return": 10.0}}
-    status = {session.name.split("/")[-1]: session.status for session in groups["b"].sessions}
-    assert status == {"seed_0": 1, "seed_1": 2}
-    assert scalars(tmp_path / "a" / "seed_1")["fitness"][-1] == (200, 0.25)  # the plugin's data changes no scalar

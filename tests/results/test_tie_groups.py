@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import LEVEL, FitnessModel, corrected
+from envcoder_bench.results.statistics import LEVEL, corrected
 from envcoder_bench.results.tie_groups import letters, tie_groups
 
 

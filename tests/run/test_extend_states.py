@@ -80,9 +80,7 @@ def test_candidate_of_which_the_run_would_leave_a_function_out_is_refused():
     run, human = SimpleNamespace(path="runs/a"), CandidateSource("human", "human.py", both)
     sources = [human, CandidateSource("a", "a.py", reward)]
     new = [CandidateSource("b", "b.py", both)]
-    with pytest.raises(
-        UserError, match=r"b\.py: compute_terminal would not be trained, because runs/a has"
-    ):
+    with pytest.raises(UserError, match=r"b\.py: compute_terminal would not be trained, because runs/a has"):
         _refuse_left_out(run, cfg, sources, new)
     # allowed if the run was asked for it, or did so with another of its candidates
     _refuse_left_out(run, compose_config("Cartpole", []), sources, new)

@@ -77,9 +77,9 @@ def test_nothing_learnt_is_said():
     known = archive(attempt("r1_00", 0.2))
     known.untrained = Attempt("untrained", 0, "", fitness=0.2, by_seed={1: 0.2})
     told = section(feedback(known, 9000), "Baselines")
-    assert told.endswith("Nothing has been learnt yet: no candidate is above the policy before training.\n")
+    assert told.endswith("Nothing has been learned yet: no candidate is above the policy before training.\n")
     known.untrained = Attempt("untrained", 0, "", fitness=0.1, by_seed={1: 0.1})
-    assert "Nothing has been learnt" not in feedback(known, 9000)
+    assert "Nothing has been learned" not in feedback(known, 9000)
 
 
 def training(name, fitness, seed=1, **terms):

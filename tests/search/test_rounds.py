@@ -235,4 +235,4 @@ def test_untrained_policy_is_compared_but_is_neither_a_parent_nor_an_anchor(tmp_
     write_archive(tmp_path / "archive.json", archive)
     assert read_archive(tmp_path / "archive.json").untrained == archive.untrained
     assert "untrained (the policy before training): 0.9" in feedback(archive, 10_000)
-    assert "nothing has been learnt yet" in screen.best_so_far(archive)
+    assert "nothing has been learned yet" in screen.best_so_far(archive)

@@ -83,10 +83,14 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, faults=()):
         (
             row("a", (0.2, 0.1, 0.3)),
             row("human"),
-            "a is better than human on 2 new seeds: +0.2, 95 % interval +0.1 to +0.3",
+            "a is better than human: +0.2 [+0.1, +0.3] over 2 new seeds",
         ),
-        (row("a", (0.2, -0.1, 0.3)), row("human"), "a is not clearly different from human on 2 new seeds"),
-        (row("a", (-0.2, -0.3, -0.1)), row("human"), "a is worse than human on 2 new seeds"),
+        (
+            row("a", (0.2, -0.1, 0.3)),
+            row("human"),
+            "a against human: cannot tell; difference +0.2 [-0.1, +0.3] over 2 new seeds",
+        ),
+        (row("a", (-0.2, -0.3, -0.1)), row("human"), "a is worse than human: -0.2 [-0.3, -0.1] over 2 new seeds"),
         (row("a", (0.2, math.nan, math.nan)), row("human"), "too few for a confidence interval"),
         (row("a"), row("human", rank=None), "the human baseline has none to compare it with"),
         (

@@ -2,18 +2,13 @@
 
 import json
 import os
-import zlib
 
 import campaigns
-import numpy as np
 import pytest
-from certainty_designs import EQUAL
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.statistics import FitnessModel
 from envcoder_bench.serve import intake, jobs
-from envcoder_bench.serve.answers import best_of, compared
-from envcoder_bench.serve.campaign import FILE, FINAL_SEED, Campaign, Job, State
+from envcoder_bench.serve.campaign import FILE, FINAL_SEED, Campaign, State
 from envcoder_bench.serve.texts import LIMIT, short_json
 from envcoder_bench.tasks.base import HUMAN
 
@@ -117,35 +112,19 @@ def test_a_process_of_an_earlier_server_is_known_by_its_folder(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", ["normal", "rare failures"])
-def test_equal_candidates_are_seldom_better(design, tmp_path):
-    """Twelve equal candidates, ranked 18 times in all: at most 5 % of the campaigns have any false champion."""
-    campaign = campaigns.tools_in(tmp_path / "a").campaign
-    false, count = 0, 40
-    for number in range(count):
-        rng = np.random.default_rng([zlib.crc32(design.encode()), number])
-        for first in range(0, 18, 6):
-            names = [f"c{(first + k) % 12}" for k in range(6)]
-            _, values = EQUAL[design].draw(rng, len(names), 3)
-            by_seed = {name: dict(enumerate(row)) for name, row in zip([HUMAN, *names], values)}
-            model = FitnessModel(by_seed, None, EQUAL[design].bounds, 64)
-            job = Job("j", "rank", names, HUMAN, 1, 3, 1, first)
-            if best_of(campaign, job, model) != HUMAN:
-                false += 1
-                break
-    assert false <= 5  # with 5 % each, more have a probability of 1 %
-
-
-def test_verdicts_are_stricter_the_more_attempts_there_may_be(tmp_path):
-    model = FitnessModel({HUMAN: {0: 0.1, 1: 0.12, 2: 0.11, 3: 0.1}, "a": {0: 0.3, 1: 0.31, 2: 0.32, 3: 0.29}})
-    job = Job("j", "rank", ["a"], HUMAN, 1, 3, 1)
-    pairs = []
-    for every, first in ((1, 0), (18, 0), (18, 18)):
-        campaign = campaigns.tools_in(tmp_path / f"{every} {first}", every=every).campaign
-        job.first = first
-        pairs.append(compared(campaign, job, model, "a", HUMAN))
-    assert pairs[0].corrected < pairs[1].corrected == pytest.approx(18 * pairs[0].corrected)
-    assert pairs[2].corrected == pytest.approx(5 * pairs[1].corrected)  # the second look
+def test_the_seeds_of_rankings_of_one_candidate_count_together(tools):
+    """Those of other iterations, and those against another champion, do not."""
+    first = ranked(tools, "plain", "good", seeds=3)
+    versus = {row["name"]: row["versus_human"] for row in first["candidates"]}
+    assert versus["good"]["verdict"] == "cannot tell" and first["champion"]["name"] == HUMAN
+    ranked(tools, "good", seeds=3, iterations=2)
+    again = ranked(tools, "good", seeds=versus["good"]["more_seeds"])
+    row = again["candidates"][0]
+    assert again["champion"] == {"name": "good", "kept": False} and row["versus_human"]["verdict"] == "better"
+    assert row["versus_human"]["seeds"] == 3 + row["seeds"] == 3 + versus["good"]["more_seeds"]
+    assert again["ledger"].startswith("4 attempts") and tools.campaign.candidates == 2
+    third = ranked(tools, "plain", seeds=3)["candidates"][0]
+    assert third["versus_champion"]["seeds"] == 3 and third["versus_human"]["seeds"] == 6
 
 
 # what comes in
@@ -190,7 +169,7 @@ def test_copies_are_refused(tmp_path):
 
 
 def test_answers_are_short(tmp_path):
-    rows = [{"name": f"c{k}", "fitness": 0.123456 + k, "remarks": ["x" * 300]} for k in range(40)]
+    rows = [{"name": f"c{k}", "fitness": 0.123456 + k, "notes": ["x" * 300]} for k in range(40)]
     text = short_json({"job": "j1", "candidates": rows, "x": float("nan"), "more": "path"})
     answer = json.loads(text)
     assert len(text.encode()) <= LIMIT and answer["left_out"] + len(answer["candidates"]) == 40

@@ -12,9 +12,9 @@ import pytest
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.results.fitness_model import Difference
 from envcoder_bench.results.ranking import rank, summary, write_summary
 from envcoder_bench.results.rows import Result, write_results
-from envcoder_bench.results.statistics import Difference
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.run_files import baseline_sources

@@ -184,7 +184,7 @@ class Stock:
             yield {**{names[key]: value for key, value in losses.items()}, "learning_rate": self.ppo.learning_rate}
 
     def weights(self) -> Weights:
-        """Parameters as they are learnt, and statistics of observations, by rl_games' keys."""
+        """Parameters as they are learned, and statistics of observations, by rl_games' keys."""
         weights = {key: parameter.detach().clone() for key, parameter in self._parameters().items()}
         for name, model in (("actor", self.ppo.actor), ("critic", self.ppo.critic)):
             if model.obs_normalization:
@@ -204,7 +204,7 @@ def _in_float64() -> Iterator[None]:
 
 
 def our_weights(learner: GroupedLearner, k: int, dims: tuple[int, int, int]) -> Weights:
-    """A group's parameters as they are learnt, and statistics of observations, as of ``Stock.weights``."""
+    """A group's parameters as they are learned, and statistics of observations, as of ``Stock.weights``."""
     weights = {}
     for key, (rows, columns) in learner.network._shapes[k].items():
         value = learner.network.parameters[key][k, :rows, :columns]

@@ -19,7 +19,7 @@ const comparePair = ({ data, $, make, chart, chips, round, colorOf }) => {
     const words = data.pairs && of("texts", ...pair);
     if (words) return words;
     const [more, less] = a.fitness >= b.fitness ? [a, b] : [b, a], gap = more.fitness - less.fitness;
-    return `${gap ? `${more.name} is ahead of ${less.name} by ${round(gap, 3)}.` : "Their fitness is equal."} How sure this is: envcoder-bench compare RUN ${a.name} ${b.name}`;
+    return `${gap ? `${more.name} is ahead of ${less.name} by ${round(gap, 3)}.` : "Their fitness is equal."} How sure this is: envcoder-bench compare ${data.folder} ${a.name} ${b.name}`;
   }
 
   // all pairs: hover a cell to read it, tap it to see why
@@ -110,7 +110,7 @@ const comparePair = ({ data, $, make, chart, chips, round, colorOf }) => {
   function videos(a, b) {
     const films = [a, b].map(({ name }) => data.videos && data.videos.episodes.find((own) => own.name === name)).filter((own) => own && own.url);
     $("pair-videos").hidden = !films.length;
-    const players = films.map((own) => { const video = make("video", { src: own.url, controls: "", playsinline: "", "aria-label": own.name }); video.muted = true; return video; });
+    const players = films.map((own) => { const video = make("video", { src: own.url, controls: "", playsinline: "", "aria-label": own.name, poster: own.poster && `data:image/jpeg;base64,${own.poster}` }); video.muted = true; return video; });
     $("pair-films").replaceChildren(...films.map((own, k) => make("figure", {}, players[k], make("figcaption", {}, make("b", { text: own.name }), make("span", { text: own.summary })))));
     players.forEach((video, k) => {  // what one does, the other does
       const other = players[1 - k];

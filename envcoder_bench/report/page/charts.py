@@ -162,7 +162,7 @@ def speed(table: pd.DataFrame, ranked: Sequence[Ranked]) -> dict[str, Any] | Non
     Returns:
         ``before``: the fitness before training; ``target``: the one whose env-steps are shown at first, of the human
         baseline, or else of the best candidate; ``x``: env-steps; ``seeds``: by candidate, the fitness of each seed at
-        ``x``. None if nothing has been learnt.
+        ``x``. None if nothing has been learned.
     """
     first: dict[str, float] = {}  # the fitness of the best row of each name
     for row in ranked:

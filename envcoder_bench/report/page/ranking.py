@@ -21,7 +21,7 @@ COLUMNS = {
     "vs human": ("number", "descending"),
     "95 % interval": ("", ""),
     "best": ("number", "descending"),
-    "on new seeds": ("number", "descending"),
+    "new seeds": ("number", "descending"),
     "letters": ("number", "ascending"),
     "steps to tie": ("number", "ascending"),
     "steps to fitness": ("number", "ascending"),
@@ -105,7 +105,7 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
         "vs human": cell(row.vs_human, difference, sign, ends(row.vs_human_ci_low, row.vs_human_ci_high, "+")),
         "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
-        "on new seeds": cell(
+        "new seeds": cell(
             row.expected,
             fixed(row.expected, decimals) if math.isfinite(row.expected) else "",
             "",
@@ -172,13 +172,13 @@ def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
         "vs human": "Mean difference to the human baseline with the same seeds, with its 95 % interval. Coloured where"
         f" it differs from 0 (moderated t-test, 5 %{_corrected(tested, 'candidate')}).",
         "best": "Probability that it is the best.",
-        "on new seeds": "Fitness to be expected on new seeds: of many, the first is so by the luck of its seeds, too.",
+        "new seeds": "Fitness to be expected on new seeds: of many, the first is so by the luck of its seeds, too.",
         "letters": "Candidates that share a letter cannot be told apart if all pairs are tested (moderated t-tests,"
         f" 5 %{pairs}). Click a letter to see which.",
         "steps to tie": "Env-steps of a seed until the fitness that candidates share; fewer rank first.",
         "steps to fitness": "Mean env-steps of a seed until a fitness, which you choose above; at first 90 % of what"
         " the human baseline learns, or else the best candidate. >: some seeds never have it.",
-        "episode, steps": "Mean length of an evaluation episode, control steps.",
+        "steps": "Mean length of an evaluation episode, control steps.",
         "shaped return": "Mean return of the candidate's own reward at the end of the training.",
         "status": "n/m seeds: the others failed.",
     }

@@ -145,7 +145,7 @@ def render_page(run: RunPage) -> str:
 
 
 def _lead(run: RunPage) -> list[str]:
-    """Return the verdict of the run as sentences, and whether nothing has been learnt."""
+    """Return the verdict of the run as sentences, and whether nothing has been learned."""
     candidates = [row for row in run.ranked if row.rank is not None and not row.baseline]
     if not candidates:
         return ["No candidate has a fitness."]
@@ -204,6 +204,7 @@ def _chart_data(run: RunPage, sources: Mapping[str, PageCandidate]) -> dict[str,
         "candidates": charts.candidates(run.ranked, trained),
         "curves": lines,
         "pair": charts.first_pair(run.ranked),
+        "folder": run.folder,
         "pairs": None if run.pairs is None else charts.pairs(run.ranked, run.pairs, run.folder),
         "components": None if run.components is None else charts.components(run.components, order),
         "speed": None if run.curves is None else charts.speed(run.curves, run.ranked),

@@ -208,5 +208,5 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
         body += parts.table(header, rows, [""] * len(header))
         body += parts.notes(study_notes(study, folder))
         what = "Sweep of" if study.is_sweep else "The terms of"
-        sections.append(Section(f"terms-{position}", f"{what} {study.original}", body))
+        sections.append(Section(f"terms-{position}", f"{what} {study.original}", body, True))
     return sections

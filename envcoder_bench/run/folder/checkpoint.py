@@ -27,7 +27,7 @@ class SavedJob:
 
     Attributes:
         groups, iteration: candidate and seed of every group, and how many iterations are done.
-        rows: number and digest of its rows in each log file.
+        rows: number of its rows in each log file.
         parked: whether its groups wait at a rung of a race, and may go on in other waves.
     """
 
@@ -46,7 +46,7 @@ class Checkpoint:
         results: rows of every candidate and seed that is done: failed at load, skipped, or in a finished wave.
         waves, seconds: number of finished waves, and the wall-clock time so far.
         needed, peak: estimated memory of the largest wave, and the largest measured memory, in bytes.
-        rows: number of rows and digest of each log file, as of ``RunLogs.rows``, without those of ``jobs``.
+        rows: number of rows of each log file, as of ``RunLogs.rows``, without those of ``jobs``.
         jobs: waves in training, and groups that wait at a rung, each in a file of its own.
         decided: the rungs of a race at which candidates were stopped.
     """
@@ -76,7 +76,7 @@ class Checkpoint:
 
     @property
     def all_rows(self) -> dict[str, int]:
-        """The number of rows and the digest of each log file."""
+        """The number of rows of each log file."""
         return sum_counts(self.rows, *(job.rows for job in self.jobs))
 
     def iterations(self) -> dict[GroupKey, int]:

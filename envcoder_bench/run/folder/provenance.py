@@ -58,8 +58,7 @@ class Provenance:
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there.
         before: the texts of config.yaml before the run was extended, oldest first.
-        fitness: the task's ``fitness_meaning`` and ``fitness_bounds``, with None for infinite ones; empty in runs of
-            older versions.
+        fitness: the task's ``fitness_meaning`` and ``fitness_bounds``, with None for infinite ones.
         files: the SHA-256 of each file that the run wrote and reads again, by its path in the folder: the last one, and
             the one before, which the file has if the process was killed between the two writes.
     """
@@ -113,9 +112,9 @@ def read_provenance(path: Path) -> Provenance:
         content = read_json(path)
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
-        record.fitness = content.get("fitness", {})
+        record.fitness = content["fitness"]
         record.before = [str(text) for text in content["before"]]
-        record.files = {str(name): list(digests) for name, digests in content.get("files", {}).items()}
+        record.files = {str(name): list(digests) for name, digests in content["files"].items()}
         dicts = [*record.software, record.sources, record.fitness]
         if not (isinstance(record.config, str) and all(isinstance(value, dict) for value in dicts)):
             raise ValueError("it is not the record of a run")

@@ -10,12 +10,13 @@ from envcoder_bench.core.settings import plain
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.results.effects import Study, studies, write_effects
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.last_quarter import LastQuarter, last_quarter
 from envcoder_bench.results.logs import Point, read_episodes, read_points
 from envcoder_bench.results.pairs import Pairs, run_pairs
 from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import Result
-from envcoder_bench.results.statistics import UNBOUNDED, Evaluation, FitnessModel
+from envcoder_bench.results.statistics import UNBOUNDED, Evaluation
 from envcoder_bench.run.fitness import fitness_bounds, recorded_task
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import seed_count

@@ -8,8 +8,7 @@ from typing import Any
 
 from envcoder_bench.core.settings import select
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
-from envcoder_bench.results.rows import Result, read_results
-from envcoder_bench.results.tensorboard import write_hparams
+from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
@@ -78,20 +77,6 @@ def wandb_log(folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSour
         return {**by_candidate[candidate], "seed": seed, "is_baseline": candidate in BASELINES}
 
     return WandbLog(settings, about)
-
-
-def finish_tracking(
-    folder: RunFolder,
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
-    results: Sequence[Result],
-    wandb: WandbLog | None,
-) -> None:
-    """Write TensorBoard's HParams page, and the results to W&B."""
-    if folder.tensorboard.is_dir():
-        write_hparams(folder.tensorboard, hyperparameters(cfg, sources), results)
-    if wandb is not None:
-        wandb.finish(results, rank_run(folder, cfg, results))
 
 
 def log_report(run: Path, page: Path, videos: Mapping[str, Path]) -> None:

@@ -25,7 +25,6 @@ from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context
-from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import SlowFiles
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
@@ -99,20 +98,20 @@ class _Original:
     Attributes:
         source: its file.
         functions: the functions that a run takes from it, by their names in the file.
-        found, why: the terms of its reward; None, and the reason, if they are not known.
+        reward, why: the terms of its reward; None, and the reason, if they are not known.
         state: the keys of the state.
     """
 
     source: CandidateSource
     shaping: Shaping
     functions: Sequence[str]
-    found: Terms | None
+    reward: Terms | None
     why: str
-    state: frozenset[str] = frozenset()
+    state: frozenset[str]
 
     @property
     def terms(self) -> list[str]:
-        return [] if self.found is None else list(self.found.weights)
+        return [] if self.reward is None else list(self.reward.weights)
 
 
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
@@ -122,15 +121,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
-    if not candidates and not spec.config.baselines:
-        raise UserError(
-            f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
-        )
-    if not candidates and spec.config.shaper_types is not None and spec.config.baseline != HUMAN:
-        raise UserError(
-            f"{asked.flag} with --shaper_types compares with {HUMAN}, which has all its functions: leave out --baseline"
-            f" {spec.config.baseline}, or --shaper_types"
-        )
+    if not candidates:
+        _refuse_human(spec, asked)
     numbers = _trainer_numbers(spec) if asked.sweep else {}
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
@@ -167,7 +159,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
             reasons.append(f"the terms of {original.source.name} are not varied: its {REWARD} {original.why}")
             if new or len(originals) > 1:
                 log.warning(reasons[-1])
-        _refuse_too_many(spec, original, len(variants) + len(new), asked)
+        _refuse_too_many(len(variants) + len(new), asked)
         variants += new
         sources += new
     # a single reason is told; several were logged
@@ -182,6 +174,19 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     return sources
 
 
+def _refuse_human(spec: RunSpec, asked: Asked) -> None:
+    """Raise UserError if a run cannot vary the human baseline."""
+    if not spec.config.baselines:
+        raise UserError(
+            f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
+        )
+    if spec.config.shaper_types is not None and spec.config.baseline != HUMAN:
+        raise UserError(
+            f"{asked.flag} with --shaper_types compares with {HUMAN}, which has all its functions: leave out --baseline"
+            f" {spec.config.baseline}, or --shaper_types"
+        )
+
+
 # what is known of the candidates
 
 
@@ -193,11 +198,10 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
-        state = frozenset((*context.task.state, *context.task.constants))
         for source in originals:
             try:
                 with of_candidate(source.file):
-                    examined[source.name] = _examine(spec, context, source, divides, state)
+                    examined[source.name] = _examine(spec, context, source, divides)
             except CandidateError as error:
                 if len(originals) == 1:
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
@@ -205,23 +209,22 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
     return examined
 
 
-def _examine(
-    spec: RunSpec, context: PrepareContext, source: CandidateSource, divides: bool, state: frozenset[str]
-) -> _Original:
+def _examine(spec: RunSpec, context: PrepareContext, source: CandidateSource, divides: bool) -> _Original:
     """Check a candidate and find the terms of its reward. Raises CandidateError."""
     shaping = check_and_trace(source, context, spec.config.seed)
-    found, why = None, ""
+    terms, why = None, ""
     if divides and shaping.stages["reward"].file != source.file:
         why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
     elif divides and not shaping.components:
         why = "returns no components: return (reward, {name: component})"
     elif divides:
         try:
-            found = find_terms(recorded_reward(shaping, context.task), shaping.components)
-            why = f"has no terms: {found}"
+            terms = find_terms(recorded_reward(shaping, context.task), shaping.components)
+            why = f"has no terms: {terms}"
         except CandidateError as error:  # functions can be left out all the same
             why = error.fault.explanation
-    return _Original(source, shaping, _functions(spec, source), found, why, state)
+    state = frozenset((*context.task.state, *context.task.constants))
+    return _Original(source, shaping, _functions(spec, source), terms, why, state)
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -244,12 +247,12 @@ def _quiet() -> Iterator[None]:
 
 def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
     """Return the variants with a term left out, halved and doubled; none if they are not known."""
-    source, found = original.source, original.found
-    if found is None:
+    source, terms = original.source, original.reward
+    if terms is None:
         return []
-    log.info("the reward of %s: %s", source.name, found)
+    log.info("the reward of %s: %s", source.name, terms)
     variants = []
-    for (term, weight), factor in itertools.product(found.weights.items(), texts.FACTORS):
+    for (term, weight), factor in itertools.product(terms.weights.items(), texts.FACTORS):
         what = Variant(source.name, TERMS, term, factor, weight=weight or 0.0)
         text = texts.with_factors(source.source, {term: factor})
         variants.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
@@ -361,7 +364,7 @@ def _of_sweep(
     usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
-        _refuse_too_many(spec, original, before + grid, asked)
+        _refuse_too_many(before + grid, asked)
         points = [dict(zip(asked.sweep, values)) for values in itertools.product(*asked.sweep.values())]
     else:
         points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
@@ -392,20 +395,10 @@ def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[di
     return [dict(zip(sweep, point)) for point in dict.fromkeys(zip(*columns))]
 
 
-def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Asked) -> None:
-    if count <= MOST:
-        return
-    planner = MemoryPlanner(spec)
-    widths = original.shaping.obs_dim, original.shaping.action_dim
-    # what another candidate adds to the first
-    first, both = planner.bytes([widths]), planner.bytes([widths, widths])
-    fit = max(0, 1 + (planner.available - first) // max(both - first, 1))
-    planner.close()
-    remedy = "take fewer values, or --sweep_points N of them" if asked.sweep else "give fewer candidates"
-    raise UserError(
-        f"{asked.flag} makes {count:,} variants, and a run has at most {MOST:,}; about {fit:,} train at once on"
-        f" {spec.config.device}, more in waves: {remedy}"
-    )
+def _refuse_too_many(count: int, asked: Asked) -> None:
+    if count > MOST:
+        remedy = "take fewer values, or --sweep_points N of them" if asked.sweep else "give fewer candidates"
+        raise UserError(f"{asked.flag} makes {count:,} variants, and a run has at most {MOST:,}: {remedy}")
 
 
 # the sources

@@ -21,8 +21,9 @@ from envcoder_bench.results.rows import FAILED, STOPPED, Result, best_mean
 from envcoder_bench.run import lint
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
+from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
+from envcoder_bench.run.folder.tracking import wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import GroupFacts, Plan
 from envcoder_bench.run.result import RunResult, finished, unfinished
@@ -125,7 +126,8 @@ class Executor(JobHandler):
         if stopped_at is None:
             with ALONE:
                 results.finish(self._folder, self._spec, saved, plan.available)
-                finish_tracking(self._folder, self._cfg, self._spec.sources, saved.results, self._wandb)
+                if self._wandb is not None:
+                    self._wandb.finish(saved.results, rank_run(self._folder, self._cfg, saved.results))
                 lint.keep(self._folder, self._spec)
         breakdown = None if self._profile is None else self._profile.finish()
         if breakdown is not None:

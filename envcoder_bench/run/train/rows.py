@@ -75,7 +75,7 @@ def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
 
 
 # The row ``untrained``: what the initial policy scores with the human baseline's observation and action functions. It
-# says what a fitness is worth: a candidate that is not above it has learnt nothing. It is measured once for each seed,
+# says what a fitness is worth: a candidate that is not above it has learned nothing. It is measured once for each seed,
 # before the first iteration of the wave with the human baseline's group, by the final evaluation's episodes. It has a
 # trainer and an environment of its own, so that no group of the wave can notice it.
 

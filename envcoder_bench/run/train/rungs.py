@@ -82,7 +82,7 @@ def decide(
 ) -> list[Stop]:
     """Return the candidates that are stopped at a rung, best first.
 
-    Once the best have learnt something, the share ``keep`` of the candidates goes on. Before that, and where it is 1,
+    Once the best have learned something, the share ``keep`` of the candidates goes on. Before that, and where it is 1,
     only what is surely out of reach of the third best is stopped.
 
     Args:

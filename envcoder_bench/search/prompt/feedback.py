@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from envcoder_bench.core.words import counted, cut
+from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.pairs import CANNOT_TELL
-from envcoder_bench.results.statistics import FitnessModel, half_width
+from envcoder_bench.results.statistics import half_width
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, difference
 from envcoder_bench.search.terms import effects_text
 from envcoder_bench.shaping.contract import Fault
@@ -154,14 +155,14 @@ def source_block(attempt: Attempt) -> str:
 
 
 def baselines_text(archive: Archive) -> str:
-    """Describe the fitness of each baseline over all rounds, the course of its training, and what has been learnt."""
+    """Describe the fitness of each baseline over all rounds, the course of its training, and what has been learned."""
     lines, model = [], archive.model()
     for baseline in archive.references:
         explained = " (the policy before training)" if baseline.name == UNTRAINED else ""
         lines.append(f"{baseline.name}{explained}: {measured(baseline, archive, model)}")
     best, untrained = archive.best(), archive.untrained
     if best is not None and untrained is not None and (best.fitness or 0.0) <= (untrained.fitness or 0.0):
-        lines.append("Nothing has been learnt yet: no candidate is above the policy before training.")
+        lines.append("Nothing has been learned yet: no candidate is above the policy before training.")
     return "\n".join(lines)
 
 

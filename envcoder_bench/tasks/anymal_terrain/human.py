@@ -1,7 +1,7 @@
 """ANYmal on rough ground, the human baseline: the shaping of IsaacGymEnvs' AnymalTerrain task.
 
 Source: IsaacGymEnvs, tasks/anymal_terrain.py and cfg/task/AnymalTerrain.yaml (NVIDIA, BSD-3-Clause). Differences: all
-terms but the two of velocity tracking count a tenth, because with the whole ones policies learnt to stand still
+terms but the two of velocity tracking count a tenth, because with the whole ones policies learned to stand still
 (docs/eval_policies.md), and time in the air counts after 0.06 s. The reward sees the state after the physics step it
 evaluates; observations have no noise, robots are not pushed, and friction is not random. The action is IsaacGymEnvs',
 which is the task's own.

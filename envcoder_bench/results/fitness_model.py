@@ -1,0 +1,465 @@
+"""What a run knows of its candidates: intervals, differences, and the probability of being the best.
+
+``FitnessModel`` is the one model: episodes within seeds within candidates. Rankings, comparisons of runs and searches
+use it; ``eval-policies``, whose policies are given, compares episodes alone. The definitions are in
+docs/reading_a_run.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from envcoder_bench.results.posterior import Posteriors, estimate_posteriors
+from envcoder_bench.results.spread import (
+    Spread,
+    independent_share,
+    known_mean,
+    pooled_spread,
+    seed_variances,
+    varies,
+)
+from envcoder_bench.results.statistics import (
+    LEVEL,
+    NAN,
+    UNBOUNDED,
+    BySeed,
+    Evaluation,
+    Interval,
+    corrected,
+    paired_table,
+)
+
+# posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
+SURE = 0.97
+ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
+UNLIKE = 3  # other candidates that may be unlike the rest in what their seeds have not shown
+MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
+OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The fitness of a candidate minus that of another.
+
+    Attributes:
+        mean: over the seeds that both have; without common seeds, the difference of their means.
+        low, high: 95 % interval; NaN if the spread of seeds is unknown.
+        p: two-sided p-value that the true difference is 0; NaN as the interval.
+        seeds: number of common seeds.
+        error, freedom: standard error of the mean, and its degrees of freedom; NaN as the interval.
+        unseen: how far from the mean, towards 0, the truth may be by outcomes that the seeds have not shown, see
+            ``FitnessModel.unseen``.
+        worth: number of seeds that say so.
+    """
+
+    mean: float = NAN
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    seeds: int = 0
+    error: float = NAN
+    freedom: float = NAN
+    unseen: float = 0.0
+    worth: float = 1.0
+
+
+class FitnessModel:
+    """What a run knows of the fitness of its candidates: episodes within seeds within candidates.
+
+    Two or three seeds of a candidate say little of how much its seeds differ. So the spread of seeds is pooled over the
+    candidates: each has its own variance, averaged with a pooled one, which counts the more the more alike the
+    candidates' variances are, see ``pooled_spread``; a difference has the sum of two. Where the fitness has bounds,
+    variances are in units of m (1 - m), m being the mean between the bounds: a success rate near a bound varies less.
+    No variance is below that of the mean of as many independent episodes. Differences are paired: what candidates share
+    with a seed or an episode is left out, unless the seeds of one of the two hardly differ. With bounds, intervals and
+    differences also allow for outcomes that the seeds may not have shown, see ``unseen``.
+
+    With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
+
+    Args:
+        fitness: mean fitness of each candidate by seed.
+        evaluation: the fitness of the episodes, by candidate and seed; the k-th ones of a seed begin alike.
+        bounds: the least and the greatest fitness of an episode.
+        episodes: number of episodes of a seed, of candidates that ``evaluation`` does not have.
+        failed: the fitness of a seed that learns nothing, where there are no bounds; NaN if it is unknown.
+    """
+
+    def __init__(
+        self,
+        fitness: Mapping[str, BySeed],
+        evaluation: Evaluation | None = None,
+        bounds: tuple[float, float] = UNBOUNDED,
+        episodes: int = 1,
+        failed: float = NAN,
+    ) -> None:
+        self.names = [name for name, by_seed in fitness.items() if by_seed]
+        self._index = {name: k for k, name in enumerate(self.names)}
+        self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
+        self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
+        self._failed = NAN if self._bounded else failed
+        self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
+        # means, within 0 and 1 if there are bounds
+        table = np.full((len(self.names), len(self._seeds)), NAN)
+        for k, name in enumerate(self.names):
+            for seed, value in fitness[name].items():
+                table[k, self._seeds.index(seed)] = (value - self._low) / self._width
+        self._fitness = table  # (candidates, seeds), within 0 and 1 if there are bounds
+        self._count = np.isfinite(table).sum(axis=1)
+        self._mean = known_mean(table, 1)
+        self._complete = self._count == len(self._seeds)
+        # episodes
+        episodes_of = evaluation or {}
+        has_episodes = all((name, seed) in episodes_of for name in self.names for seed in fitness[name])
+        self._episodes = paired_table(episodes_of, self.names, self._seeds) if has_episodes and self.names else None
+        if self._episodes is not None:
+            self._episodes = (self._episodes - self._low) / self._width
+            self._total_episodes = np.isfinite(self._episodes).sum(axis=(1, 2))
+        else:
+            self._total_episodes = self._count * episodes
+        self._known_posteriors: dict[bytes, tuple[np.ndarray, Posteriors]] = {}
+        # two more episodes, one at each bound, so that no success of n is not taken for none ever
+        self._inner = (self._total_episodes * self._mean + 1) / (self._total_episodes + 2)
+        self._scale = self._inner * (1 - self._inner) if self._bounded else np.ones(len(self.names))
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether any candidate has two seeds."""
+        return bool((self._count > 1).any())
+
+    def interval(self, name: str) -> Interval:
+        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN if there is no spread.
+
+        With bounds it is the interval of Korn and Graubard (1998): Clopper and Pearson's, of as many independent
+        episodes as have the variance of the mean. Without, it is Student's.
+        """
+        k = self._index[name]
+        low, high = self._intervals[:, k]
+        return self._value(self._mean[k]), self._value(low), self._value(high)
+
+    def difference(self, name: str, other: str) -> Difference:
+        """Return the fitness of a candidate minus that of another, over the seeds that both have."""
+        return self.differences(name, [other])[0]
+
+    def differences(self, name: str, others: Sequence[str]) -> list[Difference]:
+        """Return the fitness of a candidate minus those of others, each over the seeds that both have."""
+        of_all = self._differences(self._index[name], np.array([self._index[other] for other in others], dtype=int))
+        return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
+
+    def told_apart(self, names: Sequence[str], looks: int = 1) -> np.ndarray:
+        """Return which candidates differ beyond chance among all their pairs: ``(n, n)`` bool; see ``corrected``."""
+        index = np.array([self._index[name] for name in names], dtype=int)
+        p_values = [self._differences(a, index[k:])[3] for k, a in enumerate(index, 1)]  # of all pairs, row by row
+        p_values = corrected(np.concatenate([*p_values, np.empty(0)]), looks)
+        apart = np.zeros((len(index), len(index)), dtype=bool)
+        apart[np.triu_indices(len(index), 1)] = np.array(p_values) < LEVEL
+        return apart | apart.T
+
+    def unseen(self, name: str) -> float:
+        """Return the share of seeds that may have an outcome unlike those seen, at 95 %; NaN if its size is unknown.
+
+        With n seeds, none of which has another outcome, it is 1 - 0.05^(1 / n) (Clopper and Pearson, 1934). Where there
+        are bounds, another outcome may be at one of them: intervals and differences allow for it. Candidates of a run
+        count for each other, all but UNLIKE of them. Without bounds another outcome may be that of a seed that learns
+        nothing, or the best of the run. One candidate alone of many that is unlike all others is not allowed for.
+        """
+        known = self._bounded or not math.isnan(self._failed)
+        return float(self._unseen_share[self._index[name]]) if known and self.has_spread else NAN
+
+    def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
+        gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
+        seeds = np.isfinite(gaps).sum(axis=1)
+        mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
+        unknown = np.full(len(b), NAN)
+        if self._raw is None:
+            nothing = np.zeros(len(b)), np.ones(len(b))
+            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, *nothing
+        from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
+
+        variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
+        variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
+        # independent errors: the root of the sum of their squares (Zou and Donner, 2008)
+        down, up = self._unseen
+        squared = stdtrit(freedom, 1 - LEVEL / 2) ** 2 * variance
+        less, more = down[a] ** 2 + up[b] ** 2, up[a] ** 2 + down[b] ** 2
+        low, high = mean - np.sqrt(squared + less), mean + np.sqrt(squared + more)
+        if self._bounded:
+            low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        unseen = np.where(mean > 0, less, more)
+        p = 2.0 * stdtr(freedom, -np.sqrt(np.maximum(mean**2 - unseen, 0.0) / variance))
+        seen = np.minimum(self._worth[a], self._worth[b])
+        row = mean * self._width, low * self._width, high * self._width, p, seeds
+        return *row, np.sqrt(variance) * self._width, freedom, np.sqrt(unseen) * self._width, seen
+
+    @cached_property
+    def chances(self) -> dict[str, float]:
+        """The probability of each candidate that it is the best in truth, of those that have all seeds.
+
+        Empty for a single candidate, or without a spread of seeds; see ``estimate_posteriors``.
+        """
+        if self._shared is None:
+            return {}
+        index, posteriors = self._posteriors_of(self._complete)
+        shares = np.zeros(len(index))
+        for weight, density in posteriors.weighted:
+            # all others are below; their probabilities multiply
+            below = np.log(np.maximum(np.cumsum(density, axis=1) - 0.5 * density, 1e-300))
+            best = (density * np.exp(below.sum(axis=0) - below)).sum(axis=1)
+            shares += weight * best / best.sum()
+        # a candidate that another one beats with every seed is not likelier than that one, however its seeds differ
+        fitness = self._fitness[index]
+        beats = (fitness[:, None] >= fitness).all(axis=2) & (fitness[:, None] > fitness).any(axis=2)
+        shares = np.minimum(shares, np.where(beats, shares[:, None], 1.0).min(axis=0, initial=1.0))
+        shares /= max(float(shares.sum()), 1e-300)
+        return {self.names[k]: float(share) for k, share in zip(index, shares)}
+
+    @cached_property
+    def expected(self) -> dict[str, Interval]:
+        """The fitness to be expected on new seeds, and its 95 % interval, of the best candidates.
+
+        The mean of many that are alike is highest where seeds were lucky; this is the mean of the posterior. Empty as
+        ``chances``; see ``estimate_posteriors``.
+        """
+        if self._raw is None or self._shared is None:
+            return {}
+        index, posteriors = self._posteriors_of(self._count > 0)
+        if not len(index):
+            return {}
+        grid = posteriors.grid
+        density = sum(weight * each for weight, each in posteriors.weighted)
+        cells = posteriors.cells
+        # what all candidates share with their seeds moves them together
+        common = (self._raw.variances - self._shared.variances) * self._scale / np.maximum(self._count, 1)
+        common = 2.0 * math.sqrt(max(float(common[self._varied].mean()), 0.0)) if self._varied.any() else 0.0
+        errors = OWN * np.sqrt(self._shared.variances * self._scale / np.maximum(self._count, 1))
+        found: dict[str, Interval] = {}
+        for k, probability in zip(index, np.asarray(density)):
+            # the narrowest set that holds the truth, which reaches a bound where it is the likeliest
+            likeliest = np.argsort(-probability / cells, kind="stable")
+            kept = likeliest[: int(np.searchsorted(np.cumsum(probability[likeliest]), SURE)) + 1]
+            mean = float(probability @ grid)
+            first, last = kept.min(), kept.max()
+            # one that is unlike the others is drawn to them too much
+            low = min(grid[first] - cells[first] / 2, self._mean[k] - errors[k])
+            high = max(grid[last] + cells[last] / 2, self._mean[k] + errors[k])
+            low = mean - math.hypot(mean - low, common, self._unseen[0, k])
+            high = mean + math.hypot(high - mean, common, self._unseen[1, k])
+            if self._bounded:
+                low, high = max(low, 0.0), min(high, 1.0)
+            found[self.names[k]] = self._value(mean), self._value(low), self._value(high)
+        return found
+
+    def _posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, Posteriors]:
+        """Return the best of some candidates, by index, and their posteriors; none without a spread of seeds."""
+        key = which.tobytes()
+        if key not in self._known_posteriors:
+            self._known_posteriors[key] = self._new_posteriors_of(which)
+        return self._known_posteriors[key]
+
+    def _new_posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, Posteriors]:
+        nothing = np.empty(0, dtype=int), Posteriors(np.empty(0), np.empty(0), ())
+        best = np.flatnonzero(which)
+        best = best[np.argsort(-self._mean[best], kind="stable")][:MOST_COMPARED]
+        if len(best) < 2 or self._shared is None or self._raw is None:
+            return nothing
+        raw, own = (
+            np.maximum(spread.variances * self._scale / self._count, floor)[best]
+            for spread, floor in zip((self._raw, self._shared), self._floors)
+        )
+        varied = self._varied[best]
+        own = np.where(self._complete[best], own, raw)
+        if varied.mean() < 0.5:
+            own = raw
+        elif not varied.all():  # what the others share with a seed sets them apart from these
+            shared = np.maximum(raw - own, 0) / self._scale[best]
+            own[~varied] += shared[varied].mean() * self._scale[best][~varied]
+        if not (own > 0).all():
+            return nothing
+        scale = self._scale[best] if self._bounded else None
+        return best, estimate_posteriors(self._mean[best], own, self._shared.total, scale)
+
+    def contenders(self) -> list[str]:
+        """Return the fewest candidates that hold the best with a probability of SURE, the likeliest first."""
+        ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
+        names: list[str] = []
+        total, last = 0.0, NAN
+        for name, chance in ordered:
+            if total >= SURE and chance < last - 1e-9:  # equals belong together
+                break
+            names.append(name)
+            total, last = total + chance, chance
+        return names
+
+    def _value(self, share: float) -> float:
+        return float(self._low + self._width * share)
+
+    @cached_property
+    def _deviations(self) -> np.ndarray:
+        """``(candidates, seeds)`` deviations from a candidate's mean, in units of the root of its scale."""
+        return (self._fitness - self._mean[:, None]) / np.sqrt(self._scale)[:, None]
+
+    @cached_property
+    def _varied(self) -> np.ndarray:
+        """``(candidates,)`` which have seeds that differ, see ``varies``."""
+        return varies(seed_variances(self._deviations), np.maximum(self._count - 1, 0))
+
+    @cached_property
+    def _raw(self) -> Spread | None:
+        """The spread of seeds, with what candidates share with a seed; None without two seeds."""
+        if not self.has_spread:
+            return None
+        freedom = np.maximum(self._count - 1, 0)
+        total = float(freedom.sum())
+        whole = self._deviations[self._complete & self._varied]
+        count, seeds = whole.shape
+        if count > 1 and seeds > 1:
+            # analysis of variance: what is shared has but seeds - 1 degrees of freedom (Satterthwaite, 1946)
+            shared = whole.mean(axis=0)
+            parts = (shared**2).sum() / (seeds - 1), ((whole - shared) ** 2).sum() / (count * (seeds - 1))
+            squares = parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / ((count - 1) * (seeds - 1))
+            if squares > 0:
+                # of the candidates that vary: ``pooled_spread`` takes their share of the total
+                total *= sum(parts) ** 2 / squares / freedom[self._varied].sum()
+        return pooled_spread(self._deviations, freedom, total)
+
+    @cached_property
+    def _shared(self) -> Spread | None:
+        """The spread of seeds without what candidates share with a seed.
+
+        That is the mean of those with all seeds, where two or more vary: one that always fails shares nothing.
+        """
+        varied = self._varied
+        count = int((self._complete & varied).sum())
+        if not self.has_spread or count < 2:
+            return self._raw
+        rest = self._deviations.copy()
+        own = rest[varied] - rest[self._complete & varied].mean(axis=0)
+        rest[varied] = (own - known_mean(own, 1)[:, None]) * math.sqrt(count / (count - 1))
+        freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
+        spread = pooled_spread(rest, freedom, float(freedom.sum()) * independent_share(rest[self._complete & varied]))
+        assert self._raw is not None
+        # of equal candidates nothing but rounding is left
+        return replace(spread, variances=np.maximum(spread.variances, ROUNDING * self._raw.variances))
+
+    @cached_property
+    def _floors(self) -> tuple[np.ndarray, np.ndarray]:
+        """``_floor`` of means, and of differences, which leave out what candidates share."""
+        return self._floor(shared=False), self._floor(shared=True)
+
+    def _floor(self, shared: bool) -> np.ndarray:
+        """Return ``(candidates,)`` variances of means of independent episodes.
+
+        ``shared`` leaves out what candidates share with an episode.
+        """
+        total = self._total_episodes
+        if self._episodes is None:
+            return self._scale / total if self._bounded else np.zeros(len(self.names))
+        # deviations of episodes from their seed's mean, without what candidates share
+        rest = self._episodes - known_mean(self._episodes, 2)[:, :, None]
+        varied = self._varied
+        count = int((self._complete & varied).sum())
+        if shared and count > 1:
+            common = known_mean(rest[self._complete & varied], 0)
+            rest[varied] = (rest[varied] - common) * math.sqrt(count / (count - 1))
+        # variance of one episode, with the two more of ``_inner``
+        squares = np.nansum(rest**2, axis=(1, 2))
+        variance = squares / np.maximum(total - self._count, 1)
+        if self._bounded:
+            variance = (total * variance + (1 - self._inner) ** 2 + self._inner**2) / (total + 2)
+        return variance / total
+
+    @cached_property
+    def _intervals(self) -> np.ndarray:
+        """``(2, candidates)`` ends of the intervals of the means."""
+        spread = self._raw
+        if spread is None:
+            return np.full((2, len(self.names)), NAN)
+        from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+        moderated = np.maximum(spread.variances, spread.pooled / 2)  # equal seeds may be luck
+        variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
+        quantile = stdtrit(spread.degrees, 1 - LEVEL / 2)
+        if self._bounded:
+            low, high = _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
+        else:
+            half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
+            low, high = self._mean - half, self._mean + half
+        down, up = self._unseen
+        low, high = self._mean - np.hypot(self._mean - low, down), self._mean + np.hypot(high - self._mean, up)
+        return np.stack((np.maximum(low, 0.0), np.minimum(high, 1.0)) if self._bounded else (low, high))
+
+    @cached_property
+    def _unseen_share(self) -> np.ndarray:
+        """``(candidates,)`` shares of seeds with outcomes that were not seen, at most, see ``unseen``."""
+        return unseen_share(self._worth)
+
+    @cached_property
+    def _worth(self) -> np.ndarray:
+        """``(candidates,)`` numbers of seeds that say what outcomes there are, others' included."""
+        others = np.maximum(self._count.sum() - self._count - UNLIKE * self._count.max(initial=0), 0)
+        return np.maximum(self._count + others, 1)
+
+    @cached_property
+    def _unseen(self) -> np.ndarray:
+        """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
+        low, high, most = 0.0, 1.0, 1.0
+        if not self._bounded:
+            if math.isnan(self._failed) or not len(self.names):
+                return np.zeros((2, len(self.names)))
+            low, high = min(self._failed, np.nanmin(self._fitness)), max(self._failed, np.nanmax(self._fitness))
+            most = max((high - low) ** 2 / 4, 1e-300)  # variance
+        # seeds that differ as much as they can have shown what there is
+        hidden = np.maximum(1.0 - seed_variances(self._deviations) / most, 0.0)
+        return np.stack((self._mean - low, high - self._mean)) * self._unseen_share * hidden
+
+    def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
+        middle = (self._inner[a] + self._inner[b]) / 2
+        scale = middle * (1 - middle) if self._bounded else np.ones(len(b))  # of both, if they are equal
+        of_both = []
+        for spread, floor in zip((self._shared, self._raw), reversed(self._floors)):
+            assert spread is not None
+            first, second = spread.variances[a], spread.variances[b]
+            variance = np.maximum((first + second) * scale, first * self._scale[a] + second * self._scale[b])
+            variance = np.maximum(variance / np.maximum(seeds, 1), floor[a] + floor[b])
+            of_both.append((variance, np.minimum(spread.degrees[a], spread.degrees[b])))
+        variance, degrees = np.where(self._varied[a] & self._varied[b], *np.array(of_both))
+        return variance, degrees
+
+    def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances and degrees of freedom of differences of two means without common seeds."""
+        spread = self._raw
+        assert spread is not None
+        variance = np.maximum(spread.variances * self._scale / self._count, self._floors[0])
+        return variance[a] + variance[b], np.minimum(spread.degrees[a], spread.degrees[b])
+
+
+def _proportion_interval(
+    mean: np.ndarray, effective: np.ndarray, least: np.ndarray, quantile: np.ndarray
+) -> np.ndarray:
+    """Return ``(2, n)`` ends of the intervals of means between 0 and 1.
+
+    Args:
+        mean: ``(n,)`` means.
+        effective: numbers of independent episodes whose mean has the same variance.
+        least: their least number: that of seeds, of which each is then all 0 or all 1.
+        quantile: of Student's t, with the degrees of freedom of the variances.
+    """
+    from scipy.special import betaincinv, ndtri  # slow to import, and --check does not need it
+
+    # fewer episodes where the variance itself is uncertain, then Clopper and Pearson's beta quantiles
+    count = np.maximum(effective, least) * (ndtri(1 - LEVEL / 2) / quantile) ** 2
+    some, rest = np.maximum(mean * count, 1e-12), np.maximum((1 - mean) * count, 1e-12)
+    low = np.where(mean > 1e-12, betaincinv(some, rest + 1, LEVEL / 2), 0.0)
+    high = np.where(mean < 1 - 1e-12, betaincinv(some + 1, rest, 1 - LEVEL / 2), 1.0)
+    return np.stack((np.minimum(low, mean), np.maximum(high, mean)))
+
+
+def unseen_share(seeds: np.ndarray) -> np.ndarray:
+    """Return the share of seeds that may have an outcome that none of so many had, at 95 %."""
+    return 1.0 - LEVEL ** (1.0 / seeds)
