@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 
 import process_state
 import pytest
@@ -90,6 +91,7 @@ def pytest_collection():
     gc.enable()
 
 
+_COMPOSED = ("test_smoke.py", "test_end_to_end.py", "test_damaged_runs.py", "test_extend.py", "test_auto_shape.py")
 _PICTURES = ("test_plots.py", "test_pictures.py", "test_search_report.py", "test_racing.py", "test_effects.py")
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -169,12 +171,22 @@ def kernels_are_compiled_here(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def pictures_are_one_pixel(request):
-    """Compose all pictures, but write one pixel for each, except in the tests that look at them."""
+    """Write one pixel for each picture, except in the tests that look at them.
+
+    The curves and the ranking of a run are not even composed, except in a few tests: both take a tenth of a small run.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
             patch.setattr(figures, "DPI", 20)
             patch.setattr(figures, "png_bytes", lambda figure: _PIXEL)
+        if request.path.name not in _COMPOSED:
+            for name in ("plot_learning_curves", "plot_ranking"):
+                patch.setattr(f"envcoder_bench.run.folder.results.{name}", _draw_a_pixel)
         yield
+
+
+def _draw_a_pixel(*args, **_):
+    next(arg for arg in args if isinstance(arg, Path)).write_bytes(_PIXEL)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -220,7 +220,7 @@ def test_bar_in_a_notebook_needs_no_terminal(monkeypatch, capsys):
     assert "iteration 10/10 |" in capsys.readouterr().err
 
 
-SHORT = {"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "task.env.episodeLength": 40}
+SHORT = {"evaluation.num_envs": 6, "evaluation.final_episodes": 6, "task.env.episodeLength": 40}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = (
     "--num_iters 1 --shapers_per_iter 2 --num_envs_per_candidate 2 --learning_iterations 1 --seeds 1 --final_seeds 1"
-    " task.env.episodeLength=20"
+    " task.env.episodeLength=20 evaluation.num_envs=4 evaluation.final_episodes=4 final_episodes=4"
 )
 
 

@@ -32,7 +32,8 @@ COLUMNS = [
 def finished(tmp_path_factory):
     """The shipped Cartpole candidates, short."""
     folder = tmp_path_factory.mktemp("end_to_end") / "run"
-    return run(folder, *CARTPOLE_QUICK, "--num_envs_per_candidate", 16, "--learning_iterations", 4)
+    size = ["--num_envs_per_candidate", 16, "--learning_iterations", 4, "evaluation.num_envs=3"]  # in two rounds
+    return run(folder, *CARTPOLE_QUICK, *size)
 
 
 def test_run_folder_has_the_documented_files(finished):

@@ -184,7 +184,7 @@ def test_grid_locked_by_another_process_is_refused(evaluated, capsys) -> None:
     assert f"{evaluated}: another process is executing this grid" in told
 
 
-SETTINGS = ["episodes=2", "seconds=12"]
+SETTINGS = ["episodes=2", "seconds=5"]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,5 @@ def test_a_candidate_is_checked_from_the_wheels(tmp_path):
     (tmp_path / "upright.py").write_text("def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n")
     out = run_in(programs, tmp_path, "eval-shapers", "--task", "Cartpole", "--candidates", "upright.py", "--check")
     assert "upright" in out
-    place = (
-        "import envcoder_bench.sim.mujoco_cpu as a, mujoco_batches.physics.batch as b; print(a.__file__, b.__file__)"
-    )
+    place = "import envcoder_bench.sim as a, mujoco_batches as b; print(a.__file__, b.__file__)"
     assert run_in(programs, tmp_path, "python", "-c", place).count(str(tmp_path)) == 2

@@ -1,6 +1,7 @@
 """Compilers that take too long or too much memory, or crash, affect only their program."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,9 +37,21 @@ def good(k):
     return f"float x{k} = (float)tid; ((long long*)table.data)[0] = (long long)x{k};\n"
 
 
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory):
+    """A cache with Warp's headers, which take seconds to compile, and one kernel."""
+    folder = tmp_path_factory.mktemp("headers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARP_CACHE_PATH", str(folder))
+        assert building.build([good(0)], "cpu") == [""]
+    (found,) = folder.glob("*/headers")
+    return found
+
+
 @pytest.fixture(autouse=True)
-def own_caches(tmp_path, monkeypatch):
-    """Compilers that nothing has been compiled by before."""
+def own_caches(tmp_path, monkeypatch, headers):
+    """Compilers that have Warp's headers, and nothing else has been compiled by before."""
+    shutil.copytree(headers, tmp_path / headers.parent.name / "headers")
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path))
     monkeypatch.setattr(building, "_failed", {})
 
@@ -51,7 +64,6 @@ def new_processes():
 
 
 def test_build_reports_hanging_crashing_and_invalid_kernels_separately(monkeypatch, new_processes):
-    building.build([good(0)], "cpu")  # with Warp's headers, which a slow machine compiles in 4 s
     monkeypatch.setattr(building, "LIMIT", 2.0)
     hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
     assert hangs.startswith("its compiler takes more than 2") and "processor time" in hangs

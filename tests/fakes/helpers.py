@@ -23,7 +23,7 @@ from envcoder_bench.run.train.session import Session
 EVAL_SHAPERS, AUTO_SHAPE = ([sys.executable, str(PACKAGE / f"{name}.py")] for name in ("eval_shapers", "auto_shape"))
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
-    "evaluation.num_envs=3", "evaluation.final_episodes=6", "evaluation.points=2",
+    "evaluation.num_envs=6", "evaluation.final_episodes=6", "evaluation.points=2",
 ]  # fmt: skip
 PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
@@ -75,10 +75,11 @@ def compute_reward(pole_angle, pole_vel):
     return torch.cos(pole_angle) + slow, {{"slow": slow}}
 """,
 }
-CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40"]
+CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40", "train.params.config.mini_epochs=2"]
 SETTINGS: dict[str, Any] = {  # the same run for ``evaluate``
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 4, "learning_iterations": 4,
-    "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
+    "evaluation.num_envs": 6, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
+    "train.params.config.mini_epochs": 2,
 }  # fmt: skip
 # for runs of many groups, whose results are only compared with each other
 SHORT = {
@@ -160,10 +161,10 @@ class Killed(BaseException):
 
 
 @contextlib.contextmanager
-def stopped_when(reached: Callable[[], bool], number: int | None = None) -> Iterator[None]:
+def stopped_when(reached: Callable[[], bool], number: int | None = None, times: int = 1) -> Iterator[None]:
     """Stop a run of this process after the first iteration at whose end ``reached()`` holds.
 
-    It gets a signal, or without ``number`` it ends as if it had been killed.
+    It gets a signal, ``times`` times, or without ``number`` it ends as if it had been killed.
     """
     iterate, stopped = Session.iterate, []
 
@@ -173,7 +174,8 @@ def stopped_when(reached: Callable[[], bool], number: int | None = None) -> Iter
             stopped.append(session)
             if number is None:
                 raise Killed
-            os.kill(os.getpid(), number)
+            for _ in range(times):
+                os.kill(os.getpid(), number)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "iterate", stopping)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -32,6 +33,9 @@ TEXTS = {
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
     start_warp()  # later it would set its own folder
+    headers = Path(str(wp.config.kernel_cache_dir)) / "headers"  # which take seconds to compile
+    if headers.is_dir():
+        shutil.copytree(headers, tmp_path / "warp" / wp.__version__ / "headers")
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "warp"))  # of the processes
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "warp" / wp.__version__))
     monkeypatch.setattr(kernels, "_loaded", {})

@@ -318,7 +318,11 @@ def test_all_that_open_a_run_whose_task_is_gone_name_config_and_remedy(
         assert all(name.suffix in (".csv", ".log", ".html") for name in changed)
 
 
-ODD = [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b"[1]", b"[" * 100_000]
+ODD = {
+    "csv": [b"", b"\xff\xfe\x00", b"a,b\n1,2\n"],
+    "json": [b"", b"\xff\xfe\x00", b"[1]", b"[" * 100_000],
+    "yaml": [b"", b"\xff\xfe\x00", b"[1]", b"[" * 100_000],
+}
 COMMANDS = {
     "resume": lambda folder, good: main(["--resume", str(folder)]),
     "extend": lambda folder, good: main(["--extend", str(folder), "--learning_iterations", "1"]),  # fewer than it has
@@ -332,7 +336,7 @@ def test_files_with_anything_in_them_end_in_a_message(tmp_path, finished, monkey
     monkeypatch.chdir(tmp_path)
     names = ["results.csv", "summary.json", "run.json", "config.yaml", "curves.csv", "components.csv", "points.csv"]
     for name in names:
-        for number, content in enumerate(ODD):
+        for number, content in enumerate(ODD[name.split(".")[1]]):
             folder = tmp_path / f"{number}_{name}"
             shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("tensorboard", "states"))
             (folder / name).write_bytes(content)

@@ -59,8 +59,9 @@ def cublas_workspace(monkeypatch):
 
 def bits(folder, names, task="Cartpole", candidates=CANDIDATES, device="cuda"):
     """Weights and fitness of a run of these candidates."""
+    size = {**SIZE, "overrides": [*SIZE["overrides"], *(["task.env.episodeLength=60"] if task == "Cartpole" else [])]}
     result = envcoder_bench.evaluate(
-        task, {name: candidates[name] for name in names}, output_dir=folder, device=device, **SIZE
+        task, {name: candidates[name] for name in names}, output_dir=folder, device=device, **size
     )
     assert set(result.results.status) == {"ok"}
     fitness = result.results.set_index("candidate").fitness

@@ -199,7 +199,7 @@ def test_run_without_its_fitness_file_is_damaged(ranked_by_effort, tmp_path, cap
 
 PUSH = "ACTION_DIM = {}\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
 TWO = {"still": PUSH.format(1, 0.0), "wild": PUSH.format(2, 400.0)}
-SHORT = ["--learning_iterations", 2, "evaluation.points=2", "evaluation.final_episodes=3"]
+SHORT = ["--learning_iterations", 2, "evaluation.points=2", "evaluation.num_envs=3", "evaluation.final_episodes=3"]
 
 
 @pytest.mark.parametrize("bad, word, compiled", [("nan", "NaN", "true"), ("-inf", "infinite", "false")])

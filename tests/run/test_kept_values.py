@@ -55,7 +55,10 @@ def trained(folder, caplog, **settings):
         result = envcoder_bench.evaluate(
             "Cartpole", {"curriculum": CURRICULUM, "tracker": TRACKER}, output_dir=folder, device="cpu", seeds=2,
             baselines=False, num_envs_per_candidate=8, learning_iterations=4,
-            overrides={"evaluation.points": 2, "evaluation.num_envs": 4, "evaluation.final_episodes": 4, **settings},
+            overrides={
+                "evaluation.points": 2, "evaluation.num_envs": 4, "evaluation.final_episodes": 4,
+                "task.env.episodeLength": 60, **settings,
+            },
         )  # fmt: skip
     assert list(result.results.status) == ["ok"] * 4, list(result.results.error)
     assert sum(NOTE in record.getMessage() for record in caplog.records) == 2

@@ -5,7 +5,7 @@ import signal
 import pytest
 from helpers import (
     CANDIDATES,
-    CARTPOLE_QUICK,
+    QUICK,
     assert_same_policies,
     assert_same_tables,
     refused,
@@ -24,7 +24,8 @@ KEYS = (
     "num_warmup_steps=48", "batch_size=16", "env_steps_per_update=48", "replay_buffer_size=300", "horizon_length=6",
 )  # fmt: skip
 WORDS = [
-    *CARTPOLE_QUICK, "--trainer", "sac_small", "--num_envs_per_candidate", 8, "checkpoint_minutes=0",
+    *QUICK, "--task", "Cartpole", "task.env.episodeLength=40", "--trainer", "sac_small",
+    "--num_envs_per_candidate", 8, "checkpoint_minutes=0",
     *(f"train.params.config.{key}" for key in KEYS),
 ]  # fmt: skip
 

@@ -27,7 +27,7 @@ ITERATIONS = 6
 CANDIDATES = {**helpers.CANDIDATES, "breaks_midway": BREAKS_MIDWAY.replace("25", "12")}
 ALONE = {
     **SETTINGS, "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "checkpoint_minutes": 0,
-    "compile_shapers": False, "evaluation.final_episodes": 3, "evaluation.points": 3, **SHORT,
+    "compile_shapers": False, "evaluation.num_envs": 3, "evaluation.final_episodes": 3, "evaluation.points": 3, **SHORT,
 }  # fmt: skip
 MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and wide
 

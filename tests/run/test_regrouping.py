@@ -61,8 +61,9 @@ def one_thread():
 
 def _config(task, *more):
     size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=6"]
-    evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=4", "evaluation.points=3"]
-    return compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *evaluation, *more])
+    evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=3", "evaluation.points=3"]
+    few = "train.params.config.mini_epochs=2"
+    return compose_config(task, ["sim=mujoco_cpu", "device=cpu", few, *size, *evaluation, *more])
 
 
 def _groups(cfg, files: dict[str, str], folder: Path):

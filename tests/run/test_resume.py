@@ -12,6 +12,7 @@ from helpers import (
     run,
     start_process,
     stop_at,
+    stopped_when,
     write_candidates,
 )
 
@@ -44,14 +45,10 @@ def uninterrupted(tmp_path_factory):
     return run(folder / "run", *_words(folder))
 
 
-def _stop_at(words, output, iteration, number):
-    """Start, and stop once curves.csv shows an iteration (0: once the run has begun); returns the exit code."""
-    wanted, begun, curves = f"\n{iteration},".encode(), output / "config.yaml", output / "curves.csv"
-
-    def reached():
-        return begun.exists() if iteration == 0 else curves.exists() and wanted in curves.read_bytes()
-
-    return stop_at(start_process(words, output), reached, number)
+def _has_reached(output, iteration):
+    """Return whether curves.csv shows an iteration."""
+    curves = output / "curves.csv"
+    return curves.exists() and f"\n{iteration},".encode() in curves.read_bytes()
 
 
 def _assert_ended_alike(output, uninterrupted):
@@ -69,23 +66,24 @@ def _assert_left_alone_while_another_process_works_on_it(output, capsys):
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("iteration", [0, 1, 5])  # before a checkpoint, before an evaluation and after one
-def test_killed_run_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted, iteration, capsys):
+def test_killed_process_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted, capsys):
     output = tmp_path / "run"
-    assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL)[0] == -signal.SIGKILL
+    process = start_process(_words(tmp_path), output)
+    assert stop_at(process, lambda: _has_reached(output, 1), signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "summary.json").exists()
     # what the user does to the file meanwhile does not matter: the run has its own copy
     (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
-    if iteration == 1:
-        _assert_left_alone_while_another_process_works_on_it(output, capsys)
+    _assert_left_alone_while_another_process_works_on_it(output, capsys)
     _assert_ended_alike(output, uninterrupted)  # the killed process's lock does not stand in the way
 
 
-def test_ctrl_c_saves_a_checkpoint_that_resumes_to_the_same_result(tmp_path, uninterrupted):
+def test_ctrl_c_saves_a_checkpoint_that_resumes_to_the_same_result(tmp_path, uninterrupted, capsys):
     output = tmp_path / "run"
     words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
-    code, told = _stop_at(words, output, 5, signal.SIGINT)  # after an evaluation
-    assert code == 130 and "report " in told and told.splitlines()[-1].startswith("stopped after iteration ")
+    with stopped_when(lambda: _has_reached(output, 5), signal.SIGINT):  # after an evaluation
+        run(output, *words, expect=130)
+    told = capsys.readouterr().err
+    assert "report " in told and told.splitlines()[-1].startswith("stopped after iteration ")
     assert (output / "checkpoint.pth").exists()
     _assert_ended_alike(output, uninterrupted)
     log = (output / "run.log").read_text(encoding="utf-8")

@@ -154,7 +154,7 @@ LENGTHS = {"Cartpole": "task.env.episodeLength=60", "Anymal": "task.env.learn.ep
 def make_session(folder, total=6, overrides=(), task="Cartpole", **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
-    size += ["evaluation.final_episodes=4", LENGTHS[task]]
+    size += ["evaluation.final_episodes=4", "train.params.config.mini_epochs=2", LENGTHS[task]]
     cfg = compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     spec = RunSpec.of(cfg, baseline_sources(find_spec(task)))
     groups, _ = prepare(spec)
@@ -217,6 +217,16 @@ def read_rows(folder):
     return len(pd.read_csv(folder / "curves.csv"))
 
 
+@pytest.fixture(scope="module")
+def of_full_episodes(tmp_path_factory):
+    """A trained session whose evaluations all play full episodes, and the lengths of these at the first one."""
+    session, *_ = make_session(tmp_path_factory.mktemp("full") / "a", overrides=["evaluation.point_steps=null"])
+    lengths = []
+    session.on_evaluation = lambda own: lengths.append(own.episodes.length)
+    session.train()
+    return session, lengths[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "steps"),
@@ -227,25 +237,15 @@ def read_rows(folder):
         (["evaluation.point_steps=1000"], 59),
     ],
 )
-def test_intermediate_evaluations_play_the_beginning_of_the_episodes(tmp_path, overrides, steps):
-    played = []
+def test_intermediate_evaluations_play_the_beginning_of_the_episodes(tmp_path, of_full_episodes, overrides, steps):
+    (straight, lengths), played = of_full_episodes, []
     session, *_ = make_session(tmp_path / "a", overrides=overrides)
     session.on_evaluation = lambda own: played.append(own.episodes)
-    straight, *_ = make_session(tmp_path / "b", overrides=["evaluation.point_steps=null"])
     session.train()
-    straight.train()
     assert [own.length.shape[1] for own in played] == [2, 4]
-    assert torch.equal(played[0].length, full_point(tmp_path / "c").clamp(max=steps))
+    assert torch.equal(played[0].length, lengths.clamp(max=steps))
     assert torch.equal(session.episodes.fitness, straight.episodes.fitness)  # the last one is as it was
     assert all(torch.equal(x, weights(straight)[key]) for key, x in weights(session).items())
-
-
-def full_point(folder):
-    """Return the lengths of full episodes at the first evaluation."""
-    session, *_ = make_session(folder, overrides=["evaluation.point_steps=null"])
-    while session.episodes is None:
-        session.iterate()
-    return session.episodes.length
 
 
 @pytest.mark.slow

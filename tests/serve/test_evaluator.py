@@ -114,10 +114,12 @@ def test_bad_input_is_an_error_at_once():
 @pytest.mark.slow
 def test_gathered_scores_are_those_of_one_by_one(tmp_path):
     programs = [REWARD.format(k) for k in range(3)]
-    gathered = envcoder_bench.Evaluator("Cartpole", gather=0.5, folder=tmp_path / "gathered", **SMALL)
+    quick = ["num_envs=4", "final_episodes=4", "points=1"]
+    more = {**SMALL, "overrides": ["task.env.episodeLength=40", *(f"evaluation.{word}" for word in quick)]}
+    gathered = envcoder_bench.Evaluator("Cartpole", gather=0.5, folder=tmp_path / "gathered", **more)
     with ThreadPoolExecutor(3) as pool:
         together = [*pool.map(gathered.evaluate, programs)]
-    alone = envcoder_bench.Evaluator("Cartpole", gather=0.0, folder=tmp_path / "alone", **SMALL)
+    alone = envcoder_bench.Evaluator("Cartpole", gather=0.0, folder=tmp_path / "alone", **more)
     assert [alone.evaluate(program).score for program in programs[1:]] == [score for score, _ in together[1:]]
     assert (gathered.runs, alone.runs) == (1, 2) and all(math.isfinite(score) for score, _ in together)
 

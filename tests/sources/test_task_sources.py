@@ -39,7 +39,7 @@ CANDIDATES = {
 }
 TINY = {
     "num_envs_per_candidate": 4, "learning_iterations": 4, "sim": "mujoco_cpu", "device": "cpu",
-    "overrides": ["evaluation.num_envs=2", "evaluation.points=4", "task.steps=12",
+    "overrides": ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=4", "task.steps=12",
                   "train.params.network.mlp.units=[8]"],
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_device import DEVICE, compares_kernels, sizes
+from kernel_device import DEVICE, FEWER, compares_kernels, sizes
 from oracle import Recording, StockAgent, make_params, play, stacked
 
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -119,7 +119,7 @@ def test_training_matches_stock_agents_in_float32(tmp_path: Any) -> None:
 @pytest.mark.parametrize("case", sizes(["shared", "separate"], ["shared"]))
 def test_training_in_kernels_matches_stock_agents(case: str, tmp_path: Any) -> None:
     torch.set_float32_matmul_precision("highest")
-    compare(make_params(**CASES[case], mini_epochs=2), tmp_path, torch.float32, device=DEVICE.type)
+    compare(make_params(**CASES[case], mini_epochs=2, **FEWER), tmp_path, torch.float32, device=DEVICE.type)
 
 
 @pytest.mark.cuda
