@@ -29,10 +29,7 @@ TOOLS = [
     *("tasks", "describe", "check", "plan", "rank", "status", "result", "explain", "terms", "sweep", "policy", "final"),
 ]
 SWINGUP = "CartpoleSwingup"
-SMALL = [
-    *("num_envs_per_candidate=8", "task.env.episodeLength=60"),
-    *("evaluation.num_envs=4", "evaluation.final_episodes=4", "evaluation.points=1"),
-]
+SMALL = ["num_envs_per_candidate=8", "evaluation.final_episodes=4", "evaluation.points=1"]
 
 
 class Agent:
