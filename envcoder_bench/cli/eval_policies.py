@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, count, refuse_others
 from envcoder_bench.cli.json_output import put, show
@@ -108,9 +109,8 @@ def run(words: list[str]) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
-    from envcoder_bench.grid.report import render_summary, write_report
+    from envcoder_bench.grid.report import write_report
     from envcoder_bench.grid.run import GridProgress, Progress, begin_grid, run_grid
-    from envcoder_bench.grid.tables import rank_policies, summarize
     from envcoder_bench.report.page.status import Status, StatusPage
     from envcoder_bench.serve.documents import Policies
 
@@ -150,17 +150,19 @@ def _evaluate(args: argparse.Namespace) -> int:
     # the page that shows the progress leads to the report from now on
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     status.write(Status("complete", link=page.name, ended=True))
-    show(
-        lambda: Policies(
-            folder=folder,
-            complete=True,
-            ranking=rank_policies(result.rows),
-            pairs=summarize(result.rows),
-            page=page,
-        ),
-        lambda: f"{render_summary(result.rows)}\n{display_path(page)}\n",
-    )
+    _show_ranking(folder, result.rows, page)
     return 0
+
+
+def _show_ranking(folder: Path, rows: list[dict[str, Any]], page: Path) -> None:
+    from envcoder_bench.grid.report import render_summary
+    from envcoder_bench.grid.tables import rank_policies, summarize
+    from envcoder_bench.serve.documents import Policies
+
+    show(
+        lambda: Policies(folder=folder, complete=True, ranking=rank_policies(rows), pairs=summarize(rows), page=page),
+        lambda: f"{render_summary(rows)}\n{display_path(page)}\n",
+    )
 
 
 def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:

@@ -31,8 +31,8 @@ class JsonLines:
 
     def event(self, event: str, **values: Any) -> None:
         """Write an event; numbers that are not known are null."""
-        known = {key: None if value != value else value for key, value in values.items()}
-        self._stream.write(json.dumps({"event": event, **known}, ensure_ascii=False) + "\n")
+        fields = {key: None if value != value else value for key, value in values.items()}
+        self._stream.write(json.dumps({"event": event, **fields}, ensure_ascii=False) + "\n")
         self._stream.flush()
 
     def flush(self) -> None:

@@ -56,12 +56,12 @@ class Terms:
 def recorded_reward(shaping: Shaping, task: TaskSnapshot) -> Program:
     """Return the program of a checked shaping's reward. Raises CandidateError if it cannot be recorded."""
     function = shaping.functions[_STAGE]
-    known = shaping.programs.get(_STAGE, function.program)
-    if known is not None:
-        return known
+    recorded = shaping.programs.get(_STAGE, function.program)
+    if recorded is not None:
+        return recorded
     traced, refused = trace(shaping.with_functions({_STAGE: function}), task.state, task.constants, task, Memo())
-    for one in refused:
-        raise CandidateError(f"cannot be recorded: it {one.reason}", function.file, one.line, function.type)
+    for obstacle in refused:
+        raise CandidateError(f"cannot be recorded: it {obstacle.reason}", function.file, obstacle.line, function.type)
     return traced.programs[_STAGE]
 
 
@@ -88,7 +88,7 @@ def scaled(shaping: Shaping, factors: Mapping[str, float], task: TaskSnapshot) -
 def _with_factors(program: Program, components: Sequence[str], terms: Terms, factors: Mapping[str, float]) -> Program:
     """Return the program with a factor on each term; all variants have the same operations, and share a kernel."""
     new = replace(program, nodes=[*program.nodes], outputs={}, lines=[*program.lines], verified=set(), codes={})
-    term_of = {place: name for name, places in terms.places.items() for place in places}
+    term_of = {argument: name for name, places in terms.places.items() for argument in places}
     changed: dict[int, int] = {}  # nodes that depend on a factor, and their copies
     products: dict[tuple[str, int], int] = {}
 
@@ -178,8 +178,8 @@ class _Search:
         op, args = self.nodes[node].op, self.nodes[node].args
         if op == "neg" or (op == "cast" and self.nodes[node].kind in FLOATS):
             return -1.0 if op == "neg" else 1.0, args[0]
-        for one, other in {"mul": (args, args[::-1]), "div": (args[::-1],)}.get(op, ()):
-            x = self.nodes[one]
+        for constant, other in {"mul": (args, args[::-1]), "div": (args[::-1],)}.get(op, ()):
+            x = self.nodes[constant]
             if x.op == "const" and x.value:
                 return float(x.value) if op == "mul" else 1.0 / float(x.value), other
         return None
@@ -216,12 +216,12 @@ class _Search:
         todo: list[tuple[tuple[int, int], int, float | None]] = [((-1, 0), self.root, 1.0)]
         seen: set[int] = set()
         while todo:
-            place, node, weight = todo.pop()
+            argument, node, weight = todo.pop()
             if not self.ways[node] and self.parts[node]:
                 core, scale = self.core(node)
                 at = places.setdefault(core, set())
                 weights[core] = None if at or weight is None else weight * scale
-                at.add(place)
+                at.add(argument)
             elif not self.ways[node] and self.nodes[node].op != "const":
                 rests[self.line(node)] = None
             elif node not in seen:
@@ -244,7 +244,7 @@ class _Search:
             core, scale = self.core(node)
             weight, alike = weights.get(core), self.names[core]
             # of several names of a term, the one that is added as it is
-            first, scale_of_first = next((one for one in alike if one[1] == weight), alike[0])
+            first, scale_of_first = next((pair for pair in alike if pair[1] == weight), alike[0])
             if self.nodes[node].op == "const" and core not in places:
                 others[name] = f"is {self.nodes[node].value:.6g} in all states, which the reward does not add"
             elif name != first:
@@ -267,9 +267,9 @@ class _Search:
 def _numbered(program: Program) -> list[int]:
     """Return a number for each node; nodes of equal operations on equal numbers have the same."""
     numbers: list[int] = []
-    known: dict[object, int] = {}
+    first: dict[object, int] = {}
     for k, node in enumerate(program.nodes):
         args = tuple(numbers[arg] for arg in node.args)
         key = node._replace(args=tuple(sorted(args)) if node.op in _COMMUTE else args)
-        numbers.append(k if node.op == "unknown" else known.setdefault(key, k))
+        numbers.append(k if node.op == "unknown" else first.setdefault(key, k))
     return numbers

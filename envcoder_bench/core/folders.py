@@ -17,11 +17,11 @@ def project_folder(name: str) -> Path:
 
 def user_file(path: str | os.PathLike[str]) -> Path:
     """Return the path that a user gave; one below ``user_functions/`` that is not there is that of the package."""
-    given = Path(path)
-    if given.parts[:1] != ("user_functions",) or given.exists():
-        return given
-    shipped = project_folder("user_functions").parent / given
-    return shipped if shipped.exists() else given
+    asked = Path(path)
+    if asked.parts[:1] != ("user_functions",) or asked.exists():
+        return asked
+    shipped = project_folder("user_functions").parent / asked
+    return shipped if shipped.exists() else asked
 
 
 def cache_folder() -> Path:

@@ -5,33 +5,39 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import Container, DictConfig, ListConfig, OmegaConf
-from omegaconf import Node as ConfigNode
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # most values of a text with aliases
-_MOST_REFERENCES = 1_000  # most values with references that are resolved; each takes up to 1 ms
-_MOST_REFERRED = 300_000  # most characters and values that all references together stand for
+_REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # not escaped by a backslash
 
 
 def read_yaml(path: Path) -> Settings:
     """Read a file with a YAML mapping. Raises ValueError with file and line, or OSError."""
     with faults_of(path):
-        return _settings(path.read_text(encoding="utf-8"))
+        return Settings(_resolved(_load(path.read_text(encoding="utf-8"))))
 
 
 def parse_yaml(text: str) -> Settings:
-    """Parse a YAML mapping. Raises ValueError with the line."""
+    """Parse what ``to_yaml`` wrote, which has no references. Raises ValueError with the line.
+
+    Ten lines with references can stand for a billion values, and the text may be somebody else's.
+    """
     with faults_of(None):
-        return _settings(text)
+        return _recorded(text)
+
+
+@functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
+def _recorded(text: str) -> Settings:
+    tree = _load(text)
+    _refuse_references(OmegaConf.to_container(tree))
+    return Settings(_resolved(tree))
 
 
 def parse_plain(text: str) -> Any:
@@ -52,7 +58,7 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
     Raises ValueError with file and line, or OSError.
     """
-    with faults_of(path), bounded_references():
+    with faults_of(path):
         return _leaves(_load(path.read_text(encoding="utf-8")))
 
 
@@ -97,16 +103,6 @@ def _refuse_bombs(text: str) -> None:
         raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
 
 
-def _settings(text: str) -> Settings:
-    # a reference may read an environment variable; a text without references always has the same settings
-    return _parsed.__wrapped__(text) if "${" in text else _parsed(text)
-
-
-@functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
-def _parsed(text: str) -> Settings:
-    return Settings(_resolved(_load(text)))
-
-
 def _load(text: str) -> DictConfig:
     tree = unresolved(text)
     if not isinstance(tree, DictConfig):
@@ -115,66 +111,15 @@ def _load(text: str) -> DictConfig:
 
 
 def _resolved(tree: DictConfig | ListConfig) -> dict[str, Any]:
-    with bounded_references():
-        values: Any = OmegaConf.to_container(tree, resolve=True)
+    values: Any = OmegaConf.to_container(tree, resolve=True)
     return values
 
 
-@dataclass
-class _Allowance:
-    """The number of references that may still be resolved, and of characters and values that they may stand for."""
-
-    references: int = _MOST_REFERENCES
-    referred: int = _MOST_REFERRED
-
-    def charge(self, value: Any) -> None:
-        self.references -= 1
-        waiting = [value]
-        while waiting and min(self.references, self.referred) >= 0:
-            value = waiting.pop()
-            content = value._value() if isinstance(value, ConfigNode) else value
-            parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
-            self.referred -= len(content) if isinstance(content, str) else 1 + len(parts)
-            waiting += parts
-        if min(self.references, self.referred) < 0:
-            raise _TooMuchError
-
-
-class _TooMuchError(BaseException):
-    """The allowance is used up; OmegaConf converts every Exception, and goes on."""
-
-
-_allowance: ContextVar[_Allowance | None] = ContextVar("_allowance", default=None)
-# OmegaConf, 2.3, resolves each reference anew wherever it occurs, and has no limit and no public hook
-_resolve = Container.resolve_parse_tree
-
-
-def _resolve_counted(self: Container, *args: Any, **kwargs: Any) -> Any:
-    value, allowance = _resolve(self, *args, **kwargs), _allowance.get()
-    if allowance is not None:
-        allowance.charge(value)
-    return value
-
-
-Container.resolve_parse_tree = _resolve_counted
-
-
-@contextlib.contextmanager
-def bounded_references() -> Iterator[None]:
-    """Raise ValueError if the references that OmegaConf resolves inside the block stand for too much.
-
-    Ten lines can stand for a billion values, if each refers to the line before it several times.
-    """
-    token = _allowance.set(_Allowance())
-    try:
-        yield
-    except _TooMuchError:
-        raise ValueError(
-            f"its references, ${{key}}, are more than {_MOST_REFERENCES:,}, or stand for more than {_MOST_REFERRED:,}"
-            " characters and values, because what they refer to has references, too: write the values in their place"
-        ) from None
-    finally:
-        _allowance.reset(token)
+def _refuse_references(value: Any, key: str = "") -> None:
+    if isinstance(value, str) and _REFERENCE.search(value):
+        raise ValueError(f"{key} is a reference, which a run does not write")
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        _refuse_references(part, f"{key}.{name}" if key else str(name))
 
 
 def _leaves(tree: DictConfig, prefix: str = "") -> dict[str, Any]:

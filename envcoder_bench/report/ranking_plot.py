@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,23 +60,8 @@ def plot_ranking(
     # dots and intervals
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in drawn]
     texts = numbers(intervals, decimal_places([r.fitness for r in drawn]))
-    limits, cut = _range(drawn), False
-    for y, row in enumerate(drawn):
-        colour, marker = _colour_and_marker(row)
-        interval = (row.fitness_ci_low, row.fitness_ci_high)
-        if not math.isnan(interval[0]):
-            axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
-            for end, limit, arrow in zip(interval, limits, "<>"):
-                if not limits[0] <= end <= limits[1]:  # the interval is cut off
-                    inside = 0.008 * (limits[1] - limits[0]) * (1 if arrow == "<" else -1)
-                    axes.plot(limit + inside, y, arrow, color=colour, markersize=7, zorder=4)
-                    cut = True
-        axes.plot(row.fitness, y, marker, color=colour, markersize=6, zorder=4)
-        axes.text(1.015, y, texts[y], transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
-        if row.candidate == HUMAN:
-            axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
-        if row.candidate == UNTRAINED:
-            axes.axvline(row.fitness, color=GREY, linewidth=1.2, linestyle=(0, (1, 2)), zorder=1.5)
+    limits = _range(drawn)
+    cut = any([_draw_row(axes, y, row, texts[y], limits) for y, row in enumerate(drawn)])
     # rows without a fitness
     for y, (_, text) in enumerate(remarks, len(drawn)):
         axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
@@ -107,6 +93,26 @@ def plot_ranking(
     figure.subplots_adjust(left=0.02 + (left / figure.dpi + 0.12) / figure.get_size_inches()[0])
     figure.text(0.02, 0.14 / height, caption, fontsize=9, color=GREY, va="bottom")
     return save_figure(figure, path)
+
+
+def _draw_row(axes: Any, y: int, row: Ranked, text: str, limits: tuple[float, float]) -> bool:
+    """Draw the dot and the interval of a candidate; return whether the interval is cut off at a limit."""
+    colour, marker = _colour_and_marker(row)
+    interval, cut = (row.fitness_ci_low, row.fitness_ci_high), False
+    if not math.isnan(interval[0]):
+        axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
+        for end, limit, arrow in zip(interval, limits, "<>"):
+            if not limits[0] <= end <= limits[1]:
+                inside = 0.008 * (limits[1] - limits[0]) * (1 if arrow == "<" else -1)
+                axes.plot(limit + inside, y, arrow, color=colour, markersize=7, zorder=4)
+                cut = True
+    axes.plot(row.fitness, y, marker, color=colour, markersize=6, zorder=4)
+    axes.text(1.015, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
+    if row.candidate == HUMAN:
+        axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+    if row.candidate == UNTRAINED:
+        axes.axvline(row.fitness, color=GREY, linewidth=1.2, linestyle=(0, (1, 2)), zorder=1.5)
+    return cut
 
 
 def _range(shown: Sequence[Ranked]) -> tuple[float, float]:

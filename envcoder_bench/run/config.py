@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, plain, select
-from envcoder_bench.core.yaml_files import bounded_references, read_leaves, read_yaml
+from envcoder_bench.core.yaml_files import read_leaves, read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.sim_task import covers
@@ -206,8 +206,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)
         word = " ".join(word for word in overrides if "${" in word) or word
-        with bounded_references():
-            return plain(OmegaConf.to_container(tree, resolve=True))
+        return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         hint = "; is a bracket or a quote missing?" if isinstance(error, HydraException) else ""
         raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}{hint}") from None

@@ -149,9 +149,9 @@ def _refuse_left_out(
     def defined(source: CandidateSource) -> set[str]:
         return {ALIASES.get(name, name) for name in definitions(source.source).names}
 
-    known = set(cfg.shaper_types).union(*(defined(source) for source in sources if source.name not in BASELINES))
+    trained = set(cfg.shaper_types).union(*(defined(source) for source in sources if source.name not in BASELINES))
     for source in new:
-        left_out = [name for name in SHAPER_TYPES if name in defined(source) - known]
+        left_out = [name for name in SHAPER_TYPES if name in defined(source) - trained]
         if left_out:
             raise UserError(
                 f"{source.file}: {join_words(left_out)} would not be trained, because {run.path} has shaper_types"

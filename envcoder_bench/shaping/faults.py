@@ -147,11 +147,11 @@ def from_exception(
         message = f"raised {one_line(error)} while the file was loaded{near}"
         return CandidateError(message, file, line_in(error, file), kind="raised", remedy=remedy)
     if isinstance(error, BadReturn):
-        place = function.file, returned_at or return_line(function), function.type
-        return CandidateError(f"{error}{when}", *place, "returned", column_remedy(error.got, error.want, function))
+        line, remedy = returned_at or return_line(function), column_remedy(error.got, error.want, function)
+        return CandidateError(f"{error}{when}", function.file, line, function.type, "returned", remedy)
     if isinstance(error, Mutation):
-        place = function.file, function.line, function.type
-        return CandidateError(f"{error}{when}", *place, "changed input", error.REMEDY)
+        message = f"{error}{when}"
+        return CandidateError(message, function.file, function.line, function.type, "changed input", error.REMEDY)
     if not near:
         remedy = remedy or numpy_remedy(error, _text(error), _in_numpy(error)) or argument_remedy(error, function)
     line = line_in(error, function.file) or function.line

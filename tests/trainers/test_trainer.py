@@ -18,9 +18,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
+from envcoder_bench.trainers import blocks
 from envcoder_bench.trainers.base import padded_widths
 from envcoder_bench.trainers.blocks import cut_blocks, cut_equal_blocks
-from envcoder_bench.trainers.ppo import architecture, trainer
+from envcoder_bench.trainers.ppo import architecture
 from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
@@ -130,7 +131,7 @@ def test_policy_is_the_clipped_mean_action_and_zero_for_failed_groups(clip: bool
 
 
 def test_policy_from_fixed_memory_gives_equal_actions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "CapturedFunction", lambda function, *_: function)
+    monkeypatch.setattr(blocks, "CapturedFunction", lambda function, *_: function)
     own, layouts = Run(make_env([0, 1, 2])), [GroupLayout(3, 4), GroupLayout(3, 2)]
     for layout in layouts:
         obs = torch.randn(layout.num_envs, 9, generator=torch.Generator().manual_seed(0))

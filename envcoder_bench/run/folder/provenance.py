@@ -153,6 +153,13 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
     if provenance is None:
         return present
+    return _unless_changed(present, file, provenance, complete, notes)
+
+
+def _unless_changed(
+    present: Settings, file: Path, provenance: Provenance, complete: bool, notes: list[str]
+) -> Settings:
+    """Return a config that can be read, or what counts in its place if keys were changed. See ``read_config``."""
     # keys that differ from those with which the run began
     changed = changes(plain(parse_yaml(provenance.config)), plain(present))
     lost = [change for change in changed if missing(change)]

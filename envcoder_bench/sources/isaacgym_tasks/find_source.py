@@ -13,7 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.core.yaml_files import bounded_references
 from envcoder_bench.sources.isaacgym_tasks import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
 from envcoder_bench.sources.isaacgym_tasks.importing import (
     checkout,
@@ -154,7 +153,7 @@ def _composed(folder: Path, name: str, address: str) -> Config:
     if not (folder / "train" / f"{name}PPO.yaml").is_file():
         words.append("~train")
     try:
-        with _hydra(folder), bounded_references():
+        with _hydra(folder):
             composed = compose(config_name="config", overrides=words)
             task: Any = OmegaConf.to_container(composed.task, resolve=True)
             train: Any = OmegaConf.to_container(composed.train, resolve=True) if "train" in composed else None

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.core.yaml_files import bounded_references, faults_of, unresolved
+from envcoder_bench.core.yaml_files import faults_of, unresolved
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.sources.isaacgym_tasks.importing import isaac_imports, one_line
@@ -193,7 +193,7 @@ def read_yaml(file: Path) -> Config:
         ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
     """
     merged, main = _merged(file), _main_config(file)
-    with faults_of(file), bounded_references():
+    with faults_of(file):
         replaced = OmegaConf.create(_without_references(merged, main))
         content: Any = OmegaConf.to_container(replaced, resolve=True)
     if not isinstance(content, dict) or not content:

@@ -98,9 +98,9 @@ class OffPolicyBlock:
 
     def finish(self, reward: Tensor, terminated: Tensor, truncated: Tensor) -> None:
         """Write the results of the step, ``(all groups, num_envs)``."""
-        own = [x[self.groups] for x in (reward, terminated, truncated)]
-        self.replay.finish(*own)
-        self.rewards.observe(own[0], own[1] | own[2])
+        reward, terminated, truncated = (x[self.groups] for x in (reward, terminated, truncated))
+        self.replay.finish(reward, terminated, truncated)
+        self.rewards.observe(reward, terminated | truncated)
 
     # learning
 

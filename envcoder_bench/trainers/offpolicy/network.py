@@ -130,9 +130,10 @@ class GroupedNetwork:
             if key not in drawn:
                 generator = torch.Generator().manual_seed((seed * 8 + member) % (1 << 63))
                 heads = dict.fromkeys(self.shape.heads, (self.shape.units, key[2]))
-                own = {"embed": (key[1], self.shape.units), **heads}
+                shapes = {"embed": (key[1], self.shape.units), **heads}
                 drawn[key] = {
-                    name: _orthogonal(*own.get(name, sizes), generator) for name, sizes in self.shape.products.items()
+                    name: _orthogonal(*shapes.get(name, sizes), generator)
+                    for name, sizes in self.shape.products.items()
                 }
             for name, weight in drawn[key].items():
                 self._set_own(name, self.parameters.views[name][g], g, weight)

@@ -62,9 +62,9 @@ def policy_module(actor: GroupedNetwork, group: int, widths: Sequence[int], sett
     layers = {
         "0": {"weight": (factor.unsqueeze(1) * weights["embed"]).T[:, :obs], "bias": offset @ weights["embed"]},
         **{
-            f"{1 + k}.{place}": normalized(f"{k}.{name}", f"{k}.norm_{name}")
+            f"{1 + k}.{layer}": normalized(f"{k}.{name}", f"{k}.norm_{name}")
             for k in range(settings.blocks)
-            for place, name in ((0, "up"), (2, "down"))
+            for layer, name in ((0, "up"), (2, "down"))
         },
         f"{1 + settings.blocks}": {"weight": weights["post.scale"]},
         f"{2 + settings.blocks}": {

@@ -124,11 +124,11 @@ class Replay:
         """Return a group's steps on the CPU, the oldest first, with the group's own widths."""
         count = min(self.written, self.slots)
         slots = torch.arange(self.written - count, self.written) % self.slots
-        own = {}
+        rows = {}
         for name, x in self._tensors().items():
             part = x[:count, group] if count < self.slots or self.written == count else x[slots.to(x.device), group]
-            own[name] = (part[..., : widths[name]] if name in widths else part).cpu().clone()
-        return own
+            rows[name] = (part[..., : widths[name]] if name in widths else part).cpu().clone()
+        return rows
 
     def set_own(self, group: int, written: int, values: Mapping[str, Tensor]) -> None:
         """Restore what ``own`` returned after ``written`` steps. Raises ValueError if it is of other widths."""

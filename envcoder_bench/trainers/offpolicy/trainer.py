@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,24 +14,20 @@ from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.profiling import span
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths, widest
-from envcoder_bench.trainers.blocks import CapturedFunction, cut_equal_blocks, prepare_worker
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Widths, widest
+from envcoder_bench.trainers.blocks import BlockTrainer, CapturedFunction, cut_equal_blocks
 from envcoder_bench.trainers.offpolicy.block import OffPolicyBlock
 from envcoder_bench.trainers.offpolicy.memory import estimate, groups_at_once
 from envcoder_bench.trainers.offpolicy.policy import policy_from_params, policy_module
 from envcoder_bench.trainers.offpolicy.settings import NUMBERS, SACSettings, keys
 from envcoder_bench.trainers.sections import with_numbers
-from mujoco_batches.process import usable_cpus
 
 
-class GroupedSAC(Trainer):
+class GroupedSAC(BlockTrainer):
     """Trains the groups in blocks: one for each group on a CPU and in deterministic runs, else as memory allows.
 
     It updates after the control steps, in ``record``; ``learn`` only returns the statistics of the last update:
     ``entropy``, ``value_loss``, ``policy_loss`` and ``alpha``.
-
-    Attributes:
-        epoch: number of iterations trained.
 
     Raises:
         ValueError: the params have an invalid value; names the key.
@@ -52,7 +47,6 @@ class GroupedSAC(Trainer):
         critic_dims: Sequence[int] = (),
         numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        self._layout, self._device = layout, device
         every = [
             SACSettings.from_params(with_numbers(params, values), layout.envs_per_group)
             for values in numbers or [{}] * layout.num_groups
@@ -63,6 +57,7 @@ class GroupedSAC(Trainer):
         groups, n, on_cpu = layout.num_groups, layout.envs_per_group, device.type == "cpu"
         widths: list[Widths] = list(zip(obs_dims, action_dims, list(critic_dims) or [0] * groups))
         self._padded = widest(widths)
+        self._begin(layout, device, self._padded[0])
         at_once = 1 if on_cpu or is_deterministic() else groups_at_once(s, groups)
         total = params["config"].get("max_epochs")
         steps = None if total is None or total < 0 else total * s.horizon_length
@@ -70,23 +65,15 @@ class GroupedSAC(Trainer):
             OffPolicyBlock(members, widths[members], seeds[members], every[members], n, steps, device)
             for members in _cut(widths, at_once)
         ]
-        self._threads = ThreadPoolExecutor(usable_cpus(), initializer=prepare_worker) if on_cpu else None
 
-        # captured graphs read fixed tensors: observations, and the step of the iteration
+        # captured graphs read fixed observations
         self._seen = torch.zeros(groups, n, self._padded[0], device=device)
-        self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
-        self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         capture = partial(CapturedFunction, device=device, pool=self._pool)
         self._explore = capture(self._act_and_count)
         self._updates = [
             tuple(capture(partial(block.update, with_actor)) for with_actor in (False, True)) for block in self.blocks
         ]
-        self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # inputs and policies on CUDA
-
-        self.epoch = 0
-        self._step = 0  # of the iteration
         self._update_count = 0
-        self._alive = [True] * groups
         self._is_alive = torch.ones(groups, 1, 1, device=device)
 
     # what a run asks before it begins
@@ -152,17 +139,12 @@ class GroupedSAC(Trainer):
             block.begin(seen, critics_see, actions[block.groups, :, : block.padded[1]])
         return self._layout.merge(self._bounded(actions))
 
-    def _act(self, t: Tensor | int, uniform: bool) -> Tensor:
+    def _act(self, t: Tensor | int, uniform: bool = False) -> Tensor:
         """Sample actions within +-1 for step ``t``, ``(groups, num_envs, act_max)``."""
         actions = self._seen.new_zeros(*self._seen.shape[:2], self._padded[1])
         for block in self.blocks:
             if block.active or self._pool is not None:  # captured graphs include dead groups
                 actions[block.groups, :, : block.padded[1]] = block.act(t, self._seen, uniform)
-        return actions
-
-    def _act_and_count(self) -> Tensor:
-        actions = self._act(self._device_step, uniform=False)
-        self._device_step.add_(1)
         return actions
 
     def _bounded(self, actions: Tensor) -> Tensor:
@@ -184,12 +166,7 @@ class GroupedSAC(Trainer):
 
     def _update(self) -> None:
         with_actor = self._update_count % self._settings.actor_period == 0
-        active = [update[with_actor] for block, update in zip(self.blocks, self._updates) if block.active]
-        if self._threads is None:
-            for update in active:
-                update()
-        else:
-            list(self._threads.map(lambda update: update(), active))
+        self._run(update[with_actor] for block, update in zip(self.blocks, self._updates) if block.active)
         self._update_count += 1
 
     def learn(self, last_obs: Tensor, last_critic_obs: Tensor | None = None) -> Stats:
@@ -204,24 +181,8 @@ class GroupedSAC(Trainer):
 
     # policies
 
-    def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
-        if self._pool is None:
-            return lambda obs: self._mean_actions(layout, layout.split(obs))
-        if layout not in self._policies:
-            seen = self._seen.new_zeros(layout.num_groups, layout.envs_per_group, self._padded[0])
-            mean_actions = partial(self._mean_actions, layout, seen)
-            self._policies[layout] = seen, CapturedFunction(mean_actions, self._device, self._pool)
-        seen, mean_actions = self._policies[layout]
-
-        def policy(obs: Tensor) -> Tensor:
-            seen.copy_(layout.split(obs))
-            return mean_actions()
-
-        return policy
-
     @torch.no_grad()
     def _mean_actions(self, layout: GroupLayout, obs: Tensor) -> Tensor:
-        """Map observations ``(num_groups, n, obs_max)`` to mean actions ``(num_envs, act_max)``."""
         actions = obs.new_zeros(*obs.shape[:2], self._padded[1])
         for block in self.blocks:
             if block.active or self._pool is not None:
@@ -231,8 +192,7 @@ class GroupedSAC(Trainer):
     def export(self, group: int) -> dict[str, Any]:
         block, member = self._find(group)
         module = policy_module(block.learner.actor, member, block.widths[member], self._settings)
-        frame = self.epoch * self.horizon * self._layout.envs_per_group
-        return {"model": module.state_dict(), "epoch": self.epoch, "frame": frame}
+        return self._exported(module.state_dict())
 
     @classmethod
     def load_policy(cls, params: Params, exported: Mapping[str, Any]) -> torch.nn.Module:
@@ -242,11 +202,6 @@ class GroupedSAC(Trainer):
             raise ValueError(f"the policy does not fit the network of the config: {error}") from error
 
     # state
-
-    def _find(self, group: int) -> tuple[OffPolicyBlock, int]:
-        """Return the block of a group, and the group's place in it."""
-        block = next(block for block in self.blocks if group < block.groups.stop)
-        return block, group - block.groups.start
 
     def get_state(self) -> dict[str, Any]:
         """Return the state between two iterations, with the replay rings."""

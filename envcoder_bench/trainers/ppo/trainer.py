@@ -1,8 +1,7 @@
 """The trainer of grouped PPO, which is equivalent to one rl_games A2CAgent per group."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ from torch import Tensor
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths, padded_widths, widest
-from envcoder_bench.trainers.blocks import CapturedFunction, cut_equal_blocks, prepare_worker
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Widths, padded_widths, widest
+from envcoder_bench.trainers.blocks import BlockTrainer, CapturedFunction, cut_equal_blocks
 from envcoder_bench.trainers.ppo import acting, hyperparameters
 from envcoder_bench.trainers.ppo.architecture import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
@@ -23,10 +22,9 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
-from mujoco_batches.process import usable_cpus
 
 
-class GroupedPPO(Trainer):
+class GroupedPPO(BlockTrainer):
     """Trains the groups in blocks: on CPU one for each group, on CUDA as few as the memory allows.
 
     Groups with critic observations are in other blocks than the rest. With ``use_deterministic_algorithms`` the groups
@@ -36,9 +34,6 @@ class GroupedPPO(Trainer):
     constructor sets torch's precision of float32 products, ``matmul_precision``, for the whole process.
 
     Statistics: ``kl``, ``learning_rate``, ``entropy``, ``policy_loss``, ``value_loss`` and ``bounds_loss``.
-
-    Attributes:
-        epoch: number of iterations trained.
 
     Raises:
         ValueError: the params have an unsupported feature; names key and remedy.
@@ -60,7 +55,6 @@ class GroupedPPO(Trainer):
         critic_dims: Sequence[int] = (),
         numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        self._layout, self._device = layout, device
         self._settings = hp = Hyperparameters.from_params(params, layout.envs_per_group)
         torch.set_float32_matmul_precision(hp.matmul_precision)
         self.horizon = hp.horizon_length
@@ -68,10 +62,11 @@ class GroupedPPO(Trainer):
         if device.type == "cuda" and is_deterministic() and not backend.fixed_order:
             raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
 
-        groups, n, on_cpu = layout.num_groups, layout.envs_per_group, device.type == "cpu"
+        groups, n = layout.num_groups, layout.envs_per_group
         critic_dims = list(critic_dims) or [0] * groups
         widths = list(zip(obs_dims, action_dims, critic_dims))
         greatest = widest(widths)
+        self._begin(layout, device, greatest[0])
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
             LearnerBlock(
@@ -82,26 +77,18 @@ class GroupedPPO(Trainer):
         ]  # fmt: skip
         self._noise = new_noise(self.blocks, self.horizon)
 
-        # a CPU updates blocks in parallel
-        self._threads = ThreadPoolExecutor(usable_cpus(), initializer=prepare_worker) if on_cpu else None
         self._buffers = threading.local()  # one buffer for updates per thread
 
-        # captured graphs read fixed tensors: observations, and the step of the rollout
+        # captured graphs read fixed tensors
         self._seen = torch.zeros(groups, n, greatest[0], device=device)
         self._seen_by_critic = torch.zeros(groups, n, greatest[2], device=device) if greatest[2] else None
-        self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
         self._action_width = greatest[1]
-        self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
         self._count_seen = CapturedFunction(self._count, device, self._pool)
-        self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # inputs and policies on CUDA
         # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
         self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
 
-        self.epoch = 0
-        self._step = 0  # step of the rollout
-        self._alive = [True] * groups
         self._dead = torch.zeros(groups, dtype=torch.bool, device=device)
 
     @classmethod
@@ -177,11 +164,6 @@ class GroupedPPO(Trainer):
                 block.act(t, self._seen, self._seen_by_critic, self._noise[block.noise_key], actions)
         return self._clip(self._layout.merge(actions))
 
-    def _act_and_count(self) -> Tensor:
-        actions = self._act(self._device_step)
-        self._device_step.add_(1)
-        return actions
-
     def _clip(self, actions: Tensor) -> Tensor:
         return actions.clamp_(-1.0, 1.0) if self._settings.clip_actions else actions
 
@@ -197,8 +179,7 @@ class GroupedPPO(Trainer):
             self._count_seen()
         # the statistics of blocks whose groups all failed stay NaN
         active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
-        run = map if self._threads is None else self._threads.map
-        results = list(run(lambda each: each[1](), active))
+        results = self._run(update for _, update in active)
         stats: dict[str, Tensor] = {}
         for (block, _), block_stats in zip(active, results):
             for name, values in block_stats.items():
@@ -214,24 +195,8 @@ class GroupedPPO(Trainer):
             self._buffers.tensor = torch.empty(size, device=self._device)
         return block.update(self._seen, self._seen_by_critic, self.epoch, self._buffers.tensor)
 
-    def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
-        if self._pool is None:
-            return lambda obs: self._mean_actions(layout, layout.split(obs))
-        if layout not in self._policies:
-            seen = self._seen.new_zeros(layout.num_groups, layout.envs_per_group, self._seen.shape[2])
-            mean_actions = partial(self._mean_actions, layout, seen)
-            self._policies[layout] = seen, CapturedFunction(mean_actions, self._device, self._pool)
-        seen, mean_actions = self._policies[layout]
-
-        def policy(obs: Tensor) -> Tensor:
-            seen.copy_(layout.split(obs))
-            return mean_actions()
-
-        return policy
-
     @torch.no_grad()
     def _mean_actions(self, layout: GroupLayout, obs: Tensor) -> Tensor:
-        """Map observations ``(num_groups, n, obs_max)`` to mean actions ``(num_envs, act_max)``."""
         actions = obs.new_zeros(*obs.shape[:2], self._action_width)
         for block in self.blocks:
             if block.active or self._pool is not None:
@@ -239,11 +204,9 @@ class GroupedPPO(Trainer):
         return self._clip(layout.merge(actions))
 
     def export(self, group: int) -> dict[str, Any]:
-        block = next(block for block in self.blocks if group < block.groups.stop)
-        learner, member = block.learner, group - block.groups.start
-        frame = self.epoch * self.horizon * self._layout.envs_per_group
-        exported = {"model": learner.export(member), "epoch": self.epoch, "frame": frame}
-        central_value = learner.export_central_value(member)
+        block, member = self._find(group)
+        exported = self._exported(block.learner.export(member))
+        central_value = block.learner.export_central_value(member)
         return exported if central_value is None else {**exported, "assymetric_vf_nets": central_value}  # rl_games' key
 
     @classmethod
