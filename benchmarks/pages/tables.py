@@ -162,7 +162,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("chosen is the best", lambda r: f"{r['is_best']:.0%}"),
         ("regret", lambda r: f"{r['regret']:.2f} ± {2 * r['regret_error']:.2f}"),
         ("chosen, above human", lambda r: f"{r['chosen']:+.2f}"),
-        ("false better", lambda r: "" if r["false_better"] is None else f"{r['false_better']:.1%}"),
+        ("false better, so far", lambda r: "" if r["false_better"] is None else f"{r['false_better']:.1%}"),
+        ("in the end", lambda r: f"{r['false_in_the_end']:.1%}"),
     ],
     "recorded_searches": [
         ("task", lambda r: r["task"]),

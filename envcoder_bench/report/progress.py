@@ -1,4 +1,4 @@
-"""The display of progress: a bar on a terminal or in a notebook, otherwise a line every ten seconds."""
+"""The display of progress: a bar on a terminal or in a notebook, otherwise some ten lines in all."""
 
 import shutil
 import sys
@@ -12,7 +12,8 @@ from envcoder_bench.core.plain_text import one_line, own_codes
 from envcoder_bench.core.words import duration, format_fitness, shorten, si
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
-LINE_SECONDS = 10.0  # interval between lines without a terminal
+LINE_SECONDS = 10.0  # least interval between lines without a terminal
+LINES = 10  # about so many of all waves
 SMOOTHING_SECONDS = 20.0  # time constant of the average speed
 BAR_WIDTH = 8
 NAME_WIDTH = (8, 32)  # least and greatest width of the best candidate's name
@@ -55,7 +56,8 @@ class Progress:
             self._interval = BAR_SECONDS
             layout = _layout(self._prefix)
             self._bar = tqdm(total=total, initial=initial, file=self._stream, bar_format=layout, dynamic_ncols=True)
-        self._next = clock() + self._interval
+        self._began = clock()
+        self._next = self._next_line = self._began + self._interval
 
     def update(self, iteration: int, env_steps: int, best: tuple[str, float] | None = None) -> None:
         """Report a finished iteration. Takes about a microsecond unless the display is updated.
@@ -70,7 +72,11 @@ class Progress:
         now = self._clock()
         if self._seen is None:  # the first iteration, which also compiles, does not count for the speed
             self._seen = (now, iteration, env_steps)
-        if now >= self._next or iteration >= self._total:
+        if now < self._next and iteration < self._total:
+            return
+        self._next = now + self._interval
+        self._average(now)
+        if self._bar is not None or now >= self._next_line or iteration >= self._total:
             self._show(now)
 
     @property
@@ -92,14 +98,14 @@ class Progress:
     def close(self) -> None:
         """Show the last state and end the display."""
         if self._seen is not None and self._iteration < self._total and self._iteration != self._shown:
+            self._average(self._clock())
             self._show(self._clock())
         if self._bar is not None:
             self._bar.close()
 
     def _show(self, now: float) -> None:
-        self._average(now)
         self._shown = self._iteration
-        self._next = now + self._interval
+        self._next_line = now + (now - self._began + self._seconds_left) / LINES
         event = getattr(self._stream, "event", None)
         if event is not None:  # the lines of --json
             event("progress", text=self._prefix, done=self._iteration, total=self._total, **self._numbers())
@@ -128,23 +134,27 @@ class Progress:
         self._steps_per_second += share * ((self._env_steps - env_steps) / passed - self._steps_per_second)
         self._seen = (now, self._iteration, self._env_steps)
 
+    @property
+    def _seconds_left(self) -> float:
+        """Seconds until all waves are done, at the average speed; 0 while it is unknown."""
+        left = self._total - self._iteration + self._after
+        return left * self._weight / self._iterations_per_second if self._iterations_per_second > 0 else 0.0
+
     def _numbers(self) -> dict[str, Any]:
         """Return speed, seconds left, and the best candidate with its fitness, as far as they are known."""
         numbers: dict[str, Any] = {}
         if self._iterations_per_second > 0:
-            left = (self._total - self._iteration + self._after) * self._weight / self._iterations_per_second
             numbers = {
                 "env_steps_per_second": round(self._steps_per_second / self._weight),
-                "seconds_left": round(left),
+                "seconds_left": round(self._seconds_left),
             }
         return numbers if self._best is None else {**numbers, "best": self._best[0], "fitness": self._best[1]}
 
     def _parts(self, name_width: int) -> list[str]:
         parts = []
         if self._iterations_per_second > 0:
-            left = (self._total - self._iteration + self._after) * self._weight / self._iterations_per_second
             parts.append(f"{si(self._steps_per_second / self._weight)} env-steps/s")
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{duration(self._seconds_left)} left")
         if self._best is not None:
             name, fitness = self._best
             parts.append(f"best {format_fitness(fitness)} {shorten(one_line(name), name_width)}")

@@ -26,6 +26,7 @@ from envcoder_bench.run.inputs import (
     read_candidates,
     with_candidates,
 )
+from envcoder_bench.run.prepare.forecast import run_line
 from envcoder_bench.run.prepare.plan import Plan
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
@@ -229,4 +230,5 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
     begun = done.union(*saved.waves_begun)
     plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
-    return spec, replace(plan, seeds=seeds_line)
+    time = run_line(spec.config, sum(map(len, plan.waves)), planner.physics, devices)
+    return spec, replace(plan, seeds=seeds_line, time=time)

@@ -71,6 +71,7 @@ class Attempt:
         points, courses: the evaluations in its trainings, and where in the episodes its fitness comes from, by seed.
         ended: how many episodes each condition of the task ended early, see ``Metrics``.
         hacked: why its policies are taken to exploit its reward; empty if not.
+        remarks: on its reward, of the states that the baselines' and the untrained policies met, see run/lint.py.
         by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
@@ -96,6 +97,7 @@ class Attempt:
     courses: tuple[Course, ...] = ()
     ended: str = ""
     hacked: str = ""
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -164,7 +166,7 @@ class Archive:
         """Return what is known of all attempts, baselines and ``untrained`` with a whole training."""
         whole = [a for a, _ in _measured([*self.references, *self.attempts]) if not a.stopped_at]
         # earlier versions did not write the seeds of a fitness
-        results = [(a.name, a.round, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
+        results = [(a.name, a.round > 0, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
         return _merits(tuple(results), self.reference, self.bounds)
 
     def order(self) -> list[str]:
@@ -211,10 +213,10 @@ class Archive:
 
 @lru_cache(maxsize=8)
 def _merits(
-    results: tuple[tuple[str, int, tuple[tuple[int, float], ...]], ...], reference: str, bounds: tuple[float, float]
+    results: tuple[tuple[str, bool, tuple[tuple[int, float], ...]], ...], reference: str, bounds: tuple[float, float]
 ) -> Merits:
-    rounds = {name: number for name, number, _ in results if number}
-    return Merits({name: dict(by_seed) for name, _, by_seed in results}, rounds, reference, bounds)
+    candidates = {name for name, is_candidate, _ in results if is_candidate}
+    return Merits({name: dict(by_seed) for name, _, by_seed in results}, candidates, reference, bounds)
 
 
 def noted(fault: Fault | str | None, note: str) -> str:

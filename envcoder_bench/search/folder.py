@@ -148,6 +148,18 @@ class SearchFolder:
         """Return the run folder of a round."""
         return RunFolder(self.round(number) / "run")
 
+    @property
+    def endings(self) -> int:
+        """How often validation or final evaluation have ended a search of fewer rounds: ``final_1``, ``final_2`` ..."""
+        return max(len(list(self.path.glob(f"{run.name}_*"))) for run in (self.validation, self.final))
+
+    def keep_ending(self) -> None:
+        """Keep validation and final evaluation of fewer rounds in folders ``validation_1``, ``final_1`` ..."""
+        number = self.endings + 1
+        for run in (self.final, self.validation):
+            if run.is_dir():
+                run.rename(self.path / f"{run.name}_{number}")
+
     def write_sources(self, proposals: Sequence[Proposal]) -> None:
         """Write candidates to their files."""
         for proposal in proposals:

@@ -271,11 +271,8 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
         raise UserError(f"the search ended because {ended.stopped}: raise that limit")
     write_atomic(folder.config, to_yaml(config))
-    # what came after the rounds was of fewer of them
-    for old_run in (folder.final, folder.validation) if ended is not None or "num_iters" in raised else ():
-        if old_run.is_dir():
-            count = len(list(folder.path.glob(f"{old_run.name}_*")))
-            old_run.rename(folder.path / f"{old_run.name}_{count + 1}")
+    if ended is not None or "num_iters" in raised:
+        folder.keep_ending()
     if ended is not None:
         _continue(folder, ended)
     return config

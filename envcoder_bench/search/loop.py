@@ -15,10 +15,11 @@ from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search import screen
 from envcoder_bench.search.archive import Archive, Attempt, Proposer, write_archive
 from envcoder_bench.search.folder import Round, SearchFolder
@@ -27,7 +28,7 @@ from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.report import SearchFacts, best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_again, record_round
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import MODEL, SearchSettings
+from envcoder_bench.search.settings import MODEL, MOST_ROUNDS, SearchSettings
 from envcoder_bench.search.terms import term_variants
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import make_videos, read_videos
@@ -149,13 +150,21 @@ class Search:
             result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
-        noted = ([], [], []) if result is None else (result.rows, result.evaluations(), result.courses())
+        noted = ([], [], [], {})
+        if result is not None:
+            noted = (result.rows, result.evaluations(), result.courses(), self._remarks(round))
         self._archive = record_round(self._archive, round, *noted)
         write_archive(self._folder.archive, self._archive)
         self._report()
         if result is not None:
             self._view.say(f"\n{screen.ranking(result.ranked)}\n")
         return result
+
+    def _remarks(self, round: Round) -> dict[str, list[str]]:
+        """Return what the lint says of the rewards of a round that has trained, by candidate."""
+        run = open_run(self._folder.run(round.number).path)
+        verdicts = judge_run(run.folder, run.spec, [proposal.name for proposal in round.ready])
+        return {name: verdict.remarks for name, verdict in verdicts.items()}
 
     def _evaluate(self, run: RunFolder, names: Sequence[str], overrides: Sequence[str]) -> RunResult:
         """Start or resume a run; read the result of a complete one."""
@@ -193,8 +202,8 @@ class Search:
 
     @property
     def _after_rounds(self) -> int:
-        """The first seed that no round has."""
-        return self._cfg.seed + self._settings.num_iters * seed_count(self._cfg)
+        """The first seed that neither a round has, of however many, nor what came after fewer rounds before."""
+        return after_rounds(self._cfg, self._settings, self._folder.endings)
 
     def _finish(self) -> SearchResult:
         """Choose among the best, and train the chosen one with both baselines, with seeds that were not seen before."""
@@ -239,6 +248,11 @@ class Search:
         """Return the videos of the final evaluation, which are made once."""
         count, run = default_videos(), open_run(self._folder.final)
         return (read_videos(run) if count != 0 else None) or make_videos(run, count)
+
+
+def after_rounds(cfg: RunConfig, settings: SearchSettings, endings: int) -> int:
+    """Return the first seed of validation and final evaluation; ``endings`` have been before, after fewer rounds."""
+    return cfg.seed + MOST_ROUNDS * seed_count(cfg) + endings * (settings.validation_seeds + settings.final_seeds)
 
 
 def _seeds(first: int, count: int) -> str:

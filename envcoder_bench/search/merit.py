@@ -1,17 +1,18 @@
 """What a search knows of the fitness of its candidates: shrunken differences, and how sure they are.
 
 Most candidates are trained with one seed, and every round has seeds of its own, so the highest mean is mostly luck.
-One model takes all results of a search together: fitness = candidate + seed + noise. Baselines are fixed effects. The
-candidates of a round come from a normal distribution around a mean of the round, and seeds from one around 0. The
-estimates are those of Henderson (1975): a candidate's mean without the effects of its seeds, drawn towards that of its
-round the more, the fewer seeds it has and the more seeds differ. The ratios of the three variances are integrated over
-a grid, with uniform shares a priori (Daniels, 1999); given them, an estimate is Student's t.
+One model takes all results of a search together: fitness = candidate + seed + noise. Baselines are fixed effects.
+Candidates come from a normal distribution around their mean, and seeds from one around 0. The estimates are those of
+Henderson (1975): a candidate's mean without the effects of its seeds, drawn towards that of all candidates the more,
+the fewer seeds it has and the more seeds differ. The ratios of the three variances are integrated over a grid, with
+uniform shares a priori (Daniels, 1999); given them, an estimate is Student's t. Rounds have no means of their own:
+those would make all candidates of a round with a lucky seed better.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,7 +39,7 @@ class Merits:
 
     Args:
         fitness: fitness by seed, by name; those without any are left out.
-        rounds: round of each candidate; all other names are baselines.
+        candidates: names of candidates; all others are baselines.
         reference: the baseline from which scores are counted; without it they are fitness.
 
     Attributes:
@@ -49,7 +50,7 @@ class Merits:
     def __init__(
         self,
         fitness: Mapping[str, BySeed],
-        rounds: Mapping[str, int],
+        candidates: Collection[str],
         reference: str | None = None,
         bounds: tuple[float, float] = UNBOUNDED,
     ) -> None:
@@ -57,7 +58,7 @@ class Merits:
         self.names, self._bounds = list(self.by_seed), bounds
         self._index = {name: k for k, name in enumerate(self.names)}
         self.reference = reference if reference in self._index else None
-        self._rounds = {name: rounds[name] for name in self.names if name in rounds}
+        self._is_candidate = [name in candidates for name in self.names]
 
     @property
     def has_spread(self) -> bool:
@@ -120,8 +121,8 @@ class Merits:
         """The names whose seeds say how much seeds differ: not a baseline that always fails or always succeeds."""
         trained = {name: list(x.values()) for name, x in self.by_seed.items() if len(x) > 1 and name != UNTRAINED}
         variances = {name: float(np.var(values, ddof=1)) for name, values in trained.items()}
-        least = {name: 0.0 if name in self._rounds else LEAST_SPREAD * max(variances.values()) for name in variances}
-        return {name for name, variance in variances.items() if variance > least[name]}
+        least = LEAST_SPREAD * max(variances.values(), default=0.0)
+        return {x for x, variance in variances.items() if variance > least * (not self._is_candidate[self._index[x]])}
 
     @cached_property
     def _fit(self) -> _Fit:
@@ -138,14 +139,13 @@ class Merits:
                 values.append(math.fsum(row.values()) / len(row))
                 weights.append(float(len(row)))
                 shares.append(share)
-        of_round = {number: k for k, number in enumerate(dict.fromkeys(self._rounds.values()))}
-        baselines = [name for name in self.names if name not in self._rounds]
-        fixed = np.zeros((len(self.names), len(of_round) + len(baselines)))
-        for k, name in enumerate(self.names):
-            number = self._rounds.get(name)
-            fixed[k, len(of_round) + baselines.index(name) if number is None else of_round[number]] = 1.0
-        is_random = np.array([name in self._rounds for name in self.names])
-        return _fit(np.array(values), np.array(weights), np.array(owner), fixed, np.array(shares), is_random)
+        # one mean of all candidates, and one of each baseline
+        columns = np.cumsum(np.logical_not(self._is_candidate)) * np.logical_not(self._is_candidate)
+        fixed = np.eye(columns.max() + 1)[columns]
+        fixed = fixed if any(self._is_candidate) else fixed[:, 1:]
+        return _fit(
+            np.array(values), np.array(weights), np.array(owner), fixed, np.array(shares), np.array(self._is_candidate)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Check and repair a round's candidates, and record their results."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
@@ -121,11 +122,13 @@ def record_round(
     results: Sequence[Result] = (),
     points: Sequence[Point] = (),
     courses: Sequence[Course] = (),
+    remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Archive:
     """Return the archive with a round's attempts, and new results of the baselines and of the best so far.
 
     Args:
         results, points, courses: results of the round's run; empty if no candidate could be trained.
+        remarks: on the rewards of its candidates, by name.
     """
     rows: dict[str, list[Result]] = {}
     for row in results:
@@ -133,6 +136,7 @@ def record_round(
     # candidates of earlier rounds that trained again, as yardsticks
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
+    new = [replace(attempt, remarks=tuple(remarks.get(attempt.name, ()))) for attempt in new]
     new += [_attempt(round.number, p, status, fault) for p, status, fault in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
     untrained = archive.untrained

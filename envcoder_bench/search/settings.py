@@ -14,8 +14,8 @@ from envcoder_bench.core.yaml_files import overridden, read_yaml
 # a resumed search takes higher limits, and other values of these arguments and settings
 LIMITS = ("max_tokens", "max_cost", "num_iters")
 MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
-# far above what can be trained; greater ones would keep lists of that length busy for hours
-Rounds = Annotated[int, Field(ge=1, le=10_000)]
+MOST_ROUNDS = 10_000  # far above what can be trained; more would keep lists of that length busy for hours
+Rounds = Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
 Above0 = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -62,7 +62,7 @@ class SearchSettings(Keys):
     validated: Annotated[int, Field(ge=0, le=10_000)] = key(
         5, "best candidates, which train again after the last round to choose one; 0 or 1: none do"
     )
-    validation_seeds: Rounds = key(3, "new seeds, with which they do")
+    validation_seeds: Rounds = key(5, "new seeds, with which they do")
     final_seeds: Rounds = key(5, "new seeds, with which the best is trained again and held against both baselines")
     final_episodes: Count = key(256, "of each of them in the final evaluation")
     prompt: PromptSettings = key(PromptSettings(), "what a request says")

@@ -12,6 +12,7 @@ from envcoder_bench.jail.probing import confinement
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import described, resolve
+from envcoder_bench.run.prepare.forecast import Physics
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -28,7 +29,7 @@ from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
 from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.search.settings import MOST_ROUNDS, SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.spec import TaskSpec
@@ -67,7 +68,7 @@ class SearchSpec:
         cfg = spec.config
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
-        first = cfg.seed + self.settings.num_iters * seed_count(cfg) + self.settings.validation_seeds
+        first = cfg.seed + MOST_ROUNDS * seed_count(cfg) + self.settings.validation_seeds
         check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
         check_training(spec)
         # candidates are checked in this process, wherever they train
@@ -179,7 +180,8 @@ class SearchSpec:
             prepare(replace(spec.changed(untrusted=False), sources=()), probe)
             planner.refuse_too_large()
             devices = _num_devices(described(self.task, self.overrides).config)
-            expected["time"] = time_line(spec.config, self.settings, probe, devices)
+            physics = Physics.of(probe) if probe is not None and spec.config.device == "cpu" else None
+            expected["time"] = time_line(spec.config, self.settings, physics, devices)
         confinement()
         return expected
 

@@ -58,7 +58,11 @@ class MujocoTensors(Simulator):
         """
         model = self._robot.mj_model
         masses = np.where(model.body_weldid[1:] == 0, 0.0, model.body_mass[1:]).tolist()
-        return joint_facts(self._robot, dof_pos, keys), pushes(self._robot, dof_pos), masses
+        robot = self._robot
+        qpos = np.array(robot.mj_model.qpos0)
+        qpos[robot.first_qpos : robot.first_qpos + len(dof_pos)] = dof_pos
+        joints = {name: int(robot.floating) + k for k, name in enumerate(robot.dof_names)}
+        return joint_facts(robot.mj_model, qpos, joints, keys), pushes(robot, dof_pos), masses
 
     def _live(self) -> dict[str, Tensor]:
         """Return the tensors of a saved state that are not the engine's."""

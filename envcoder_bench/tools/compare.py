@@ -1,5 +1,8 @@
 """Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs.
 
+Runs whose settings are equal but for their seeds are pooled: a candidate that several of them have counts once, with
+the seeds of all. Runs differ in their seeds, so the ranking is by the fitness to expect on new ones (``search.merit``).
+
 ``render`` returns it as text, ``comparison_page`` as a page.
 """
 
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line, visible
 from envcoder_bench.core.settings import dotted
-from envcoder_bench.core.words import aligned, decimal_places, wrap
+from envcoder_bench.core.words import aligned, decimal_places, join_some, join_words, wrap
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
@@ -22,20 +25,24 @@ from envcoder_bench.report.table import numbers, render_table
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import read_curves
 from envcoder_bench.results.pairs import run_pairs
-from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.rows import NAN
+from envcoder_bench.results.ranking import Ranked, rank
+from envcoder_bench.results.rows import NAN, Result
 from envcoder_bench.results.statistics import Evaluation, spearman
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
+from envcoder_bench.search.merit import Merits
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.loading import parse
 from envcoder_bench.shaping.text import code_of
-from envcoder_bench.tasks.base import UNTRAINED
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_POOLED = 20  # names in a note
 LEAST_RANKED = 3  # least number of candidates in both runs for a correlation of their rankings
+Names = Mapping[tuple[str, str], str]
+_SEEDS = ("seed", "seeds")  # runs that differ in nothing else are pooled
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
 
 
@@ -61,11 +68,12 @@ class Comparison:
 
     Attributes:
         runs: the runs by label, in the order of the arguments.
-        ranked: all candidates of all runs, best first, named ``label: candidate``.
+        ranked: all candidates of all runs, best first, named as in ``names``.
         shared: candidates of the first run that other runs have.
         correlations: by label, Spearman's correlation of the ranking with that of the first run, and the number of
             candidates in both.
         settings: values by run of the settings that differ, by key.
+        names: names in ``ranked`` by label and candidate: ``label: candidate``, or the candidate's of pooled runs.
     """
 
     runs: Mapping[str, OpenedRun]
@@ -74,6 +82,15 @@ class Comparison:
     shared: Sequence[SharedCandidate]
     correlations: Mapping[str, tuple[float, int]]
     settings: Mapping[str, Sequence[str]]
+    names: Names
+
+    @property
+    def pooled(self) -> dict[str, list[tuple[str, str]]]:
+        """Label and name in their runs of the candidates that are pooled over several, by name in ``ranked``."""
+        own: dict[str, list[tuple[str, str]]] = {}
+        for key, name in self.names.items():
+            own.setdefault(name, []).append(key)
+        return {name: keys for name, keys in own.items() if len(keys) > 1}
 
 
 def full_name(label: str, candidate: str) -> str:
@@ -112,18 +129,21 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     # the comparison
     runs = dict(zip(_labels(paths), opened))
     ranked = {label: run.ranked for label, run in runs.items()}
-    label = next(iter(runs))
-    model = _model(runs)
+    label, settings = next(iter(runs)), _settings(runs)
+    separate = {(run, row.candidate): full_name(run, row.candidate) for run in runs for row in ranked[run]}
+    names = _pool(runs) if _alike(runs, settings) else separate
+    model = _model(runs, separate)
     candidates = (_shared(row, runs, model) for row in ranked[label])
     shared = [candidate for candidate in candidates if candidate is not None]
     correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
     return Comparison(
         runs,
         meanings[0],
-        _together(ranked),
+        _together(runs, names, names is not separate),
         shared,
         {other: pair for other, pair in correlations.items() if pair[1] >= LEAST_RANKED},
-        _settings(runs),
+        settings,
+        names,
     )
 
 
@@ -147,27 +167,54 @@ def _labels(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
-    """Return one ranking of all runs; candidates with equal fitness share a place."""
-    rows = [
-        replace(
-            row,
-            candidate=full_name(label, row.candidate),
-            run=label,
-            p_best=NAN,
-            contender=False,
-            steps_to_tie=NAN,
-            tie_groups=(),
-        )
-        for label, ranking in ranked.items()
-        for row in ranking
-    ]
-    # ranks hold within a run; the common ranking follows the digits of the table
+def _alike(runs: Mapping[str, OpenedRun], settings: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether the runs are one but for their seeds: with equal baselines, which fill in for candidates."""
+    baselines = [{name: run.sources[name].source for name in BASELINES if name in run.sources} for run in runs.values()]
+    texts = [{text for each in baselines if (text := each.get(name)) is not None} for name in BASELINES]
+    whole = all(run.folder.complete for run in runs.values())
+    return whole and {*settings} <= {*_SEEDS} and all(len(of_name) < 2 for of_name in texts)
+
+
+def _pool(runs: Mapping[str, OpenedRun]) -> Names:
+    """Return one name for equal files of several runs, their first one's; files that differ have different names."""
+    names: dict[tuple[str, str], str] = {}
+    by_text: dict[str, list[str]] = {}
+    for label, run in runs.items():
+        taken: set[str] = set()  # equal files of one run are two candidates
+        for own in dict.fromkeys(row.candidate for row in run.rows):
+            text = run.sources[own].source if own in run.sources else own
+            same = [name for name in by_text.get(text, []) if name not in taken]
+            name = own if own in same else same[0] if same else own
+            if not same:
+                name = full_name(label, own) if own in names.values() else own
+                by_text.setdefault(text, []).append(name)
+            taken.add(name)
+            names[label, own] = name
+    return names
+
+
+def _together(runs: Mapping[str, OpenedRun], names: Names, pooled: bool) -> list[Ranked]:
+    """Return one ranking of all runs, by the fitness to expect on new seeds, or without a spread by the mean."""
+    if pooled:
+        ranked = rank(_rows(runs, names), _bounds(runs), _evaluation(runs, names))
+    else:
+        ranked = [
+            replace(row, candidate=names[label, row.candidate], run=label)
+            for label, run in runs.items()
+            for row in run.ranked
+        ]
+    merits = _merits(runs, names)
+    none = dict(p_best=NAN, contender=False, steps_to_tie=NAN, tie_groups=(), expected=NAN)
+    ends = ("expected", "expected_ci_low", "expected_ci_high")
+    expected = {name: dict(zip(ends, merits.expected(name))) for name in merits.names if merits.has_spread}
+    rows = [replace(row, **{**none, **expected.get(row.candidate, {})}) for row in ranked]
+    # places follow the digits of the table
     measured = [row for row in rows if row.rank is not None]
     decimals = decimal_places([row.fitness for row in measured])
 
     def key(row: Ranked) -> tuple[bool, bool, float]:
-        return row.stopped_at > 0, row.lost_seeds > 0, -round(row.fitness, decimals)
+        value = row.fitness if math.isnan(row.expected) else row.expected
+        return row.stopped_at > 0, row.lost_seeds > 0, -round(value, decimals)
 
     measured.sort(key=key)
     places = [key(row) for row in measured]
@@ -175,19 +222,47 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
     return placed + [row for row in rows if row.rank is None]
 
 
-def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
-    """Return a model of the fitness in all runs together; candidates are named ``label: name``."""
-    fitness: dict[str, dict[int, float]] = {}
-    evaluation: Evaluation = {}
+def _rows(runs: Mapping[str, OpenedRun], names: Names) -> list[Result]:
+    """Return the rows of all runs with other names; of two of one candidate and seed the first whole training."""
+    rows: dict[tuple[str, int], Result] = {}
     for label, run in runs.items():
         for row in run.rows:
-            # leave out candidates that a race stopped, and untrained policies
-            if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
-                fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
-        for (name, seed), fitness_of_episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
-            evaluation[full_name(label, name), seed] = fitness_of_episodes
+            named = replace(row, candidate=names[label, row.candidate])
+            before = rows.get(named.key)
+            if before is None or not before.measured or (before.stopped_at and named.measured):
+                rows[named.key] = named
+    return list(rows.values())
+
+
+def _evaluation(runs: Mapping[str, OpenedRun], names: Names) -> Evaluation:
+    """Return the episodes of the final evaluations with other names."""
+    evaluation: Evaluation = {}
+    for label, run in reversed([*runs.items()]):
+        for (name, seed), episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
+            evaluation[names[label, name], seed] = episodes
+    return evaluation
+
+
+def _whole(runs: Mapping[str, OpenedRun], names: Names) -> dict[str, dict[int, float]]:
+    """Return the fitness by seed without trainings that a race stopped, and without untrained policies."""
+    untrained = {name for (_, own), name in names.items() if own == UNTRAINED}
+    fitness: dict[str, dict[int, float]] = {}
+    for row in _rows(runs, names):
+        if row.measured and not row.stopped_at and row.candidate not in untrained:
+            fitness.setdefault(row.candidate, {})[row.seed] = row.fitness
+    return fitness
+
+
+def _merits(runs: Mapping[str, OpenedRun], names: Names) -> Merits:
+    """Return the shrunken fitness of all candidates together."""
+    candidates = {name for (_, own), name in names.items() if own not in BASELINES}
+    return Merits(_whole(runs, names), candidates, bounds=_bounds(runs))
+
+
+def _model(runs: Mapping[str, OpenedRun], names: Names) -> FitnessModel:
+    """Return a model of the fitness in all runs together."""
     episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
-    return FitnessModel(fitness, evaluation, _bounds(runs), episodes)
+    return FitnessModel(_whole(runs, names), _evaluation(runs, names), _bounds(runs), episodes)
 
 
 def _bounds(runs: Mapping[str, OpenedRun]) -> tuple[float, float]:
@@ -258,7 +333,11 @@ def unlearnt(comparison: Comparison) -> dict[str, str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return explanations of ``shared_table``, and the correlations, one line each."""
+    """Return how the ranking is ordered, explanations of ``shared_table``, and the correlations, one line each."""
+    return [*_order_notes(comparison), *_shared_notes(comparison)]
+
+
+def _shared_notes(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.runs))
     differences = [difference for row in comparison.shared for difference in row.differences.values()]
     lines = [
@@ -282,15 +361,32 @@ def notes(comparison: Comparison) -> list[str]:
     return lines
 
 
+def _order_notes(comparison: Comparison) -> list[str]:
+    """Return how the ranking is ordered, and what it pools."""
+    lines = []
+    if any(not math.isnan(row.expected) for row in comparison.ranked):
+        lines.append(
+            "ranked by the fitness to expect on new seeds: without what a seed does to all, and drawn to the mean"
+        )
+    pools = {name: keys for name, keys in comparison.pooled.items() if name != UNTRAINED}
+    if pools:
+        others = {name: [full_name(*key) for key in keys if key[1] != name] for name, keys in pools.items()}
+        texts = [name + f" ({join_words(own)})" * bool(own) for name, own in others.items()]
+        lines.append(f"pooled over runs, which differ in their seeds alone: {join_some(texts, MOST_POOLED)}")
+    return lines
+
+
 def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
     meaning = comparison.fitness_meaning
-    parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
+    tested = "" if comparison.pooled else "those of its run"
+    parts = [render_table(comparison.ranked, meaning, width, bold, tested=tested, best=False).rstrip()]
+    parts += [wrap(line, width) for line in _order_notes(comparison)]
     more = [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
         more.append("\n".join(["in several runs", "", *aligned([header, *rows])]))
-        more.append("\n".join(notes(comparison)))
+        more.append("\n".join(_shared_notes(comparison)))
     if comparison.settings:
         lines = [f"  {one_line(key)}: {' | '.join(values)}" for key, values in comparison.settings.items()]
         more.append("\n".join(["different settings:", *lines]))
@@ -306,7 +402,7 @@ def comparison_page(comparison: Comparison) -> str:
             title=f"{first.cfg.task_title}: comparison of {len(runs)} runs",
             fitness_meaning=comparison.fitness_meaning,
             ranked=comparison.ranked,
-            pairs=run_pairs(_model(runs), comparison.ranked, extends=False),
+            pairs=run_pairs(_model(runs, comparison.names), comparison.ranked, extends=False),
             candidates=_sources(comparison),
             facts=list(runs),
             curves=_logs(comparison, lambda run: run.folder.curves),
@@ -321,34 +417,48 @@ def comparison_page(comparison: Comparison) -> str:
 def _sources(comparison: Comparison) -> list[PageCandidate]:
     """Return the sources of all runs; those that differ from the first run's are compared with it."""
     first_label, first = next(iter(comparison.runs.items()))
-    candidates = []
+    candidates: dict[str, PageCandidate] = {}
     for label, run in comparison.runs.items():
-        for name, source in run.sources.items():
-            other, against = first.sources.get(name), None
+        for own, source in run.sources.items():
+            name, other, against = (
+                comparison.names.get((label, own), full_name(label, own)),
+                first.sources.get(own),
+                None,
+            )
             if other is not None and other.source != source.source:
-                against = (full_name(first_label, name), other.source)
-            facts = {"run": label}
-            candidates.append(PageCandidate(full_name(label, name), source.file, source.source, facts, against))
-    return candidates
+                against = (comparison.names.get((first_label, own), full_name(first_label, own)), other.source)
+            facts = {"run": ", ".join(run for run, _ in comparison.pooled.get(name, [(label, own)]))}
+            candidates.setdefault(name, PageCandidate(name, source.file, source.source, facts, against))
+    return [*candidates.values()]
 
 
 def _logs(comparison: Comparison, path_of: Callable[[OpenedRun], Path]) -> pd.DataFrame | None:
-    """Return a log of all runs together, with full names; None if no run has it."""
+    """Return a log of all runs together, with the names of the ranking; None if no run has it."""
     import pandas as pd  # slow to import, and the text does not need it
 
     tables = []
     for label, run in comparison.runs.items():
         if path_of(run).is_file():
             table = read_curves(path_of(run))
-            tables.append(table.assign(candidate=[full_name(label, name) for name in table["candidate"]]))
-    return pd.concat(tables, ignore_index=True) if tables else None
+            names = [comparison.names.get((label, own), full_name(label, own)) for own in table["candidate"]]
+            tables.append(table.assign(candidate=names))
+    if not tables:
+        return None
+    every = pd.concat(tables, ignore_index=True)
+    # a seed that two runs share counts once
+    keys = [key for key in ("candidate", "seed", "iteration", "component", "step") if key in every]
+    return every.drop_duplicates(keys) if comparison.pooled else every
 
 
 def _page_sections(comparison: Comparison) -> list[Section]:
     sections = []
     if comparison.shared:
         header, rows = shared_table(comparison)
-        lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
+        lines = [
+            *_order_notes(comparison),
+            *notes(comparison),
+            *(f"{label}: {words}" for label, words in unlearnt(comparison).items()),
+        ]
         table = parts().table(header, rows, ["name", *["number"] * (len(header) - 1)])
         sections.append(Section("shared-section", "In several runs", table + parts().notes(lines)))
     if comparison.settings:

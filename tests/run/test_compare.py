@@ -63,11 +63,45 @@ def test_comparison_has_ranking_differences_correlations_and_settings(two):
     assert "Spearman's correlation +1.00 over 3 candidates" in text
 
 
+def complete(folder):
+    """Let a run be complete, with the meaning of its fitness that a run would write."""
+    (folder / "summary.json").write_text(json.dumps({"fitness_meaning": "Uprightness.", "ranking": []}))
+    return folder
+
+
+@pytest.mark.slow
+def test_runs_that_differ_in_their_seeds_are_one_run(tmp_path):
+    """Candidates of equal files are pooled, and a lucky one of an easy seed is not ahead of a good one."""
+    own = {name: f"{SOURCE}# {name}\n" for name in ("lucky", "good", "b")}
+    # human says that seed 3 adds 0.3 to all; 'renamed' is the file of b, and 'b' of the second run is another one
+    first = {"human": [0.3, 0.32, 0.31], "good": [0.5, 0.52, 0.51], "b": [0.2, 0.2, 0.22]}
+    second = {"human": [0.6], "lucky": [0.61], "renamed": [0.52], "b": [0.1]}
+    one = made(tmp_path / "one", first, sources=own)
+    two = made(tmp_path / "two", second, seed=3, sources={**own, "renamed": own["b"], "b": SOURCE})
+    found = compare([complete(one), complete(two)])
+    assert [row.candidate for row in found.ranked] == ["good", "lucky", "human", "b", "two: b"]
+    rows = {row.candidate: row for row in found.ranked}
+    assert rows["human"].seeds == rows["b"].seeds == (0, 1, 2, 3) and rows["human"].baseline
+    assert rows["good"].vs_human == pytest.approx(0.2) and rows["lucky"].fitness > rows["good"].fitness
+    text = render(found, 110)
+    assert "pooled over runs, which differ in their seeds alone: human and b (two: renamed)" in " ".join(text.split())
+    assert comparison_page(found).count('class="candidate"') == 5
+    # nothing is pooled of runs of other lengths, nor of one that is not complete
+    made(tmp_path / "long", second, seed=3, sources=own, overrides=["learning_iterations=7"])
+    (two / "summary.json").unlink()
+    for other in (complete(tmp_path / "long"), two):
+        (one / "summary.json").unlink(missing_ok=True)
+        if other is not two:
+            complete(one)
+        assert not compare([one, other]).pooled
+
+
 @pytest.mark.slow
 def test_only_whole_trainings_are_compared(tmp_path):
     """A race stopped b of the second run, and the third run is not complete."""
     fitness = {"human": [0.5, 0.6], "a": [0.7, 0.9], "b": [0.1, 0.2], "c": [0.3, 0.3]}
-    folders = [made(tmp_path / name, fitness) for name in ("one", "raced", "unfinished")]
+    other = ["num_envs_per_candidate=8"]
+    folders = [made(tmp_path / x, fitness, overrides=other * (x == "raced")) for x in ("one", "raced", "unfinished")]
     for folder in folders[:2]:
         (folder / "summary.json").write_text(json.dumps({"fitness_meaning": "Uprightness.", "ranking": []}))
     rows = read_results(folders[1] / "results.csv")

@@ -13,6 +13,7 @@ from helpers import stopped_when
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.train import rungs
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.search import launch
@@ -126,7 +127,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert "# final evaluation: " in head
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
     names = ("human", "unshaped", "untrained", best.name)
-    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in "67"]
+    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in ("10005", "10006")]
     assert set(archive.untrained.by_seed) == {0, 1, 2} and "untrained" in (folder / "report.html").read_text()
 
 
@@ -174,7 +175,7 @@ def reached(folder, moment):
     curves = folder / "rounds" / "2" / "run" / "curves.csv"
     if moment == "training":
         return curves.exists() and b"\n2," in curves.read_bytes()
-    return (folder / "final" / "curves.csv").exists()
+    return (folder / moment / "curves.csv").exists()
 
 
 def test_repeatedly_stopped_replay_resumes_to_the_same_result(served_search, tmp_path, monkeypatch, capsys):
@@ -196,16 +197,18 @@ def test_repeatedly_stopped_replay_resumes_to_the_same_result(served_search, tmp
     assert (output / "rounds" / "2" / "run" / "checkpoint.pth").exists()
     iterate = Session.iterate
 
-    def killed(session):
-        iterate(session)
-        if reached(output, "final"):
-            raise SystemExit
+    for moment in ("validation", "final"):
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "iterate", killed)
-        with pytest.raises(SystemExit):
-            auto_shape.main(["--resume", str(output)])
-    assert not (output / "final" / "summary.json").exists()
+        def killed(session, moment=moment):
+            iterate(session)
+            if reached(output, moment):
+                raise SystemExit
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "iterate", killed)
+            with pytest.raises(SystemExit):
+                auto_shape.main(["--resume", str(output)])
+        assert not (output / moment / "summary.json").exists()
     assert auto_shape.main(["--resume", str(output)]) == 0
     requests = [record["hash"] for record in read_records(output / "transcript.jsonl")[0] if record["type"] == "reply"]
     assert len(requests) == len(set(requests)) == len(bodies)  # nothing was asked twice
@@ -266,6 +269,10 @@ def _a_spent_budget_is_raised(folder, server, capsys):
     assert len(server.bodies) == 4 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2, 3, 4]
     assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
     assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
+    # what comes after more rounds has seeds that nothing had before
+    runs = [*folder.glob("final*"), *folder.glob("validation*"), *folder.glob("rounds/*/run")]
+    seeds = [{row.seed for row in read_results(run / "results.csv")} for run in runs]
+    assert len(runs) == 9 and sum(map(len, seeds)) == len(set.union(*seeds))
 
 
 def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, trusted, monkeypatch):

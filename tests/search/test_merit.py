@@ -83,11 +83,11 @@ def test_estimates_are_those_of_generalized_least_squares(monkeypatch):
     rng = np.random.default_rng(3)
     seeds_of = {"human": [0, 1, 2], "r1_00": [0, 2], "r1_01": [0], "r1_02": [0], "r2_00": [1, 2], "r2_01": [1]}
     fitness = results(rng, dict.fromkeys(seeds_of, 0.0), seeds_of)
-    merits = Merits(fitness, {name: int(name[1]) for name in seeds_of if name != "human"}, "human")
-    # rows: fixed effects of human and of two rounds; V = noise + candidates + seeds
+    merits = Merits(fitness, {*seeds_of} - {"human"}, "human")
+    # rows: fixed effects of human and of the mean of candidates; V = noise + candidates + seeds
     rows = [(name, seed) for name in fitness for seed in fitness[name]]
     y = np.array([fitness[name][seed] for name, seed in rows])
-    fixed = np.array([[name == "human", name[:2] == "r1", name[:2] == "r2"] for name, _ in rows], dtype=float)
+    fixed = np.array([[name == "human", name != "human"] for name, _ in rows], dtype=float)
     tau, rho = (x / (1 - x) for x in share)
     same = np.array([[tau * (a == b and a != "human") for b, _ in rows] for a, _ in rows])
     v = np.eye(len(rows)) + same + np.array([[rho * (a == b) for _, b in rows] for _, a in rows])
@@ -135,9 +135,9 @@ def test_baseline_that_always_fails_says_nothing_of_the_spread():
     seeds = range(4)
     human = {s: 0.5 + 0.2 * (s % 2) for s in seeds}
     fitness = {"human": human, "r1_00": {0: 0.7}, "r1_01": {0: 0.4}, "r1_02": {0: 0.5}}
-    rounds = {name: 1 for name in fitness if name != "human"}
-    alone = Merits(fitness, rounds, "human")
-    beside = Merits({**fitness, "unshaped": dict.fromkeys(seeds, 0.0), "untrained": {0: 0.1, 1: -0.1}}, rounds, "human")
+    own = {*fitness} - {"human"}
+    alone = Merits(fitness, own, "human")
+    beside = Merits({**fitness, "unshaped": dict.fromkeys(seeds, 0.0), "untrained": {0: 0.1, 1: -0.1}}, own, "human")
     for name in fitness:
         assert beside.expected(name) == pytest.approx(alone.expected(name))
     assert beside.pair("unshaped", "human").verdict != BETTER
@@ -152,7 +152,7 @@ def test_intervals_hold_the_truth_and_few_equal_candidates_are_said_to_be_better
         seeds_of = {name: [int(name[1])] for name in names}
         seeds_of.update({"human": [1, 2, 3], "unshaped": [1, 2, 3], "r1_00": [1, 2, 3], "r2_00": [2, 3]})
         truth = {name: float(spread * rng.normal()) if name in names else 0.0 for name in seeds_of}
-        merits = Merits(results(rng, truth, seeds_of), {name: int(name[1]) for name in names}, "human")
+        merits = Merits(results(rng, truth, seeds_of), names, "human")
         pairs = [merits.pair(name, "human") for name in names]
         held += [pair.low <= truth[pair.first] <= pair.high for pair in pairs]
         better += any(pair.verdict == BETTER and truth[pair.first] <= 0 for pair in pairs)
@@ -165,7 +165,7 @@ def test_difference_is_better_worse_or_cannot_be_told():
         noise = (0.0, 0.1, -0.1, 0.05)
         rows = {name: {s: x + noise[(s + k) % 4] for s in range(seeds)} for k, (name, x) in
                 enumerate({"human": 0.5, "r1_00": 0.5 + gap, "r1_01": 0.4, "r1_02": 0.45}.items())}  # fmt: skip
-        return Merits(rows, {name: 1 for name in rows if name != "human"}, "human").pair("r1_00", "human")
+        return Merits(rows, {*rows} - {"human"}, "human").pair("r1_00", "human")
 
     assert of(1.0, 4).verdict == BETTER and of(-1.0, 4).verdict == WORSE and of(0.02, 4).verdict == CANNOT_TELL
     alone = of(1.0, 1)
@@ -174,7 +174,7 @@ def test_difference_is_better_worse_or_cannot_be_told():
 
 def test_fitness_ranks_without_baselines():
     poor = [attempt(f"r1_0{k}", {0: 0.2 + 0.01 * k}) for k in range(5)]
-    proved, lucky = attempt("r1_05", {0: 0.8, 1: 0.81, 2: 0.8}), attempt("r3_06", {2: 0.85})
+    proved, lucky = attempt("r1_05", {0: 0.8, 1: 0.81, 2: 0.8}), attempt("r1_06", {0: 0.85})
     assert Archive([*poor, lucky]).best() is lucky
     assert Archive([*poor, proved]).best() is proved
     bare = [Attempt("a", 1, "", fitness=0.1), Attempt("b", 1, "", fitness=0.3), Attempt("c", 1, "", fitness=math.nan)]

@@ -6,8 +6,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
-from envcoder_bench.search import launch
+from envcoder_bench.run.lint import Verdict
+from envcoder_bench.search import launch, loop
+from envcoder_bench.search.archive import read_archive
 from envcoder_bench.search.loop import Search
+from envcoder_bench.search.prompt.feedback import block
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +51,7 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
     assert shown.count("(seeds=auto") == 1
     assert OmegaConf.load(folder / "config.yaml").overrides[-1] == "seeds=2"
     chooses(3)
+    monkeypatch.setattr(loop, "judge_run", lambda folder, spec, names: {name: Verdict(["it pays"]) for name in names})
     search("--resume", folder, "--num_iters", 2)
     assert "(seeds=auto" not in "".join(capsys.readouterr())
     for number, expected in ((1, [0, 1]), (2, [2, 3])):
@@ -56,7 +60,11 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         found = used(run)
         assert {"human", "unshaped"} < set(found)
         assert all(own == expected for own in found.values())
+    # what the lint says of a reward that has trained is kept for the prompts
+    archive = read_archive(folder / "archive.json")
+    assert {attempt.round: attempt.remarks for attempt in archive.attempts} == {1: (), 2: ("it pays",)}
+    assert all("\nremark: it pays\n" in block(attempt, archive) for attempt in archive.of_round(2))
     again = used(folder / "validation")
-    assert len(again) == 4 and all(own == [4, 5, 6] for own in again.values())  # without baselines
+    assert len(again) == 4 and all(own == [*range(20_000, 20_005)] for own in again.values())  # without baselines
     final = used(folder / "final")
-    assert len(final) == 4 and all(own == [7, 8] for own in final.values())
+    assert len(final) == 4 and all(own == [20_005, 20_006] for own in final.values())

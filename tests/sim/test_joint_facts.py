@@ -1,9 +1,11 @@
 """Signs of joints, against a simulation."""
 
+import mujoco
 import pytest
 import torch
 
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.sim.joint_facts import drive_facts, joint_facts
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.contract import task_contract
 
@@ -45,3 +47,18 @@ def test_targets_of_joints_without_drives_are_refused():
     for name, refused in (("CartpoleSwingup", True), ("Ant", False), ("Anymal", False)):
         task, facts = made(name)
         assert ("compute_dof_target" in task.refusals) == ("compute_dof_target" in facts.refusals) == refused
+
+
+def test_drives_are_those_of_the_model():
+    """Of a model that is not the house's, with other joints in front: names, gains and limits."""
+    leg = '<body pos="0 0 1"><joint name="r/{0}" axis="0 1 0" {1}/><geom size=".1" pos="0 0 -.5"/></body>'
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body>"
+        + leg.format("hip", 'actuatorfrcrange="-7 7" actuatorfrclimited="true"') + leg.format("knee", "")
+        + leg.format("bare", "") + "</worldbody><actuator><position joint='r/hip' kp='20' kv='2' forcerange='-9 9'/>"
+        "<motor joint='r/knee'/></actuator></mujoco>"
+    )  # fmt: skip
+    joints = {name: model.joint(f"r/{name}").id for name in ("hip", "knee", "bare")}
+    assert drive_facts(model, joints) == {"hip": "stiffness 20, damping 2, 7 N m at most"}
+    facts = joint_facts(model, model.qpos0, joints, {})
+    assert facts["hip"] == "turns about +y, positive moves  towards -x, 0.5 m/rad"

@@ -14,6 +14,7 @@ from envcoder_bench.core.words import counted
 from envcoder_bench.results.ranking import entrants
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import build_task, probe_envs
+from envcoder_bench.run.prepare.forecast import Physics
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.run.spec import RunSpec
@@ -65,6 +66,7 @@ class Plan:
         available: bytes that the run may use.
         wide: a line for each candidate whose width increases the memory of the others much.
         seeds: a line with the number of seeds that the run chose, and why; empty if the user gave it.
+        time: a line with the env-steps and the time of training.
     """
 
     waves: list[list[Any]]
@@ -73,6 +75,7 @@ class Plan:
     available: int
     wide: tuple[str, ...] = ()
     seeds: str = ""
+    time: str = ""
 
     def __str__(self) -> str:
         groups = [group for wave in self.waves for group in wave]
@@ -91,7 +94,12 @@ class MemoryPlanner:
     """Estimates the memory of groups on the run's device, by a small simulation of its task, and plans waves.
 
     A simulator's kernels are loaded in the background; the first estimate waits for them.
+
+    Attributes:
+        physics: what the small simulation says of the time of training, once a worker has measured it.
     """
+
+    physics: Physics | None = None
 
     def __init__(self, spec: RunSpec, sharers: int = 1) -> None:
         """Begin; ``sharers`` processes like this one share what is free."""

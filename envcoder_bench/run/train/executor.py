@@ -116,7 +116,7 @@ class Executor(JobHandler):
         stopped_at = None
         # a run may go on when all groups are trained, for its pages alone
         if plan.waves:
-            for line in filter(None, (str(plan), *plan.wide, plan.seeds)):
+            for line in filter(None, (str(plan), *plan.wide, plan.seeds, plan.time)):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)
             stopped_at = self._train([group for wave in plan.waves for group in wave])

@@ -27,6 +27,7 @@ from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
 from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.prepare.forecast import Physics
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -79,6 +80,8 @@ class Worker:
         """Load, check and trace candidates; send ``Checked``."""
         probe = self.planner.take_probe()
         groups, faults = prepare(replace(self._spec, sources=tuple(request.sources)), probe, request.settle)
+        if probe is not None and self._spec.config.device == "cpu":
+            self.planner.physics = Physics.of(probe)  # now that nothing else needs its state
         del probe
         release(self._spec.config.device)
         self._groups.update({group.key: group for group in groups})

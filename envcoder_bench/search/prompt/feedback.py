@@ -168,7 +168,7 @@ def baselines_text(archive: Archive) -> str:
 
 def block(attempt: Attempt, archive: Archive) -> str:
     """Describe a candidate's fitness, its training and its episodes beside those of the baseline; see ``system.md``."""
-    lines = [summary(attempt, archive)]
+    lines = [summary(attempt, archive), *(f"remark: {text}" for text in attempt.remarks)]
     reference = archive.baselines.get(archive.reference)
     points, human = course_of(attempt.points), [] if reference is None else _same(reference.points, attempt)
     if points:
@@ -352,7 +352,7 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         seeds = f" of {len(attempt.by_seed)} seeds" if len(attempt.by_seed) > 1 else ""
         compared = "" if against is None else f" ({against:+.3g} against {archive.reference})"
         stopped = f" when stopped at iteration {attempt.stopped_at}" if attempt.stopped_at else ""
-        score = f"{rounded(attempt.fitness)}{seeds}{compared}{stopped}"
+        score = f"{rounded(attempt.fitness)}{seeds}{compared}{stopped}{'; hacked?' * bool(attempt.hacked)}"
     else:
         score = f"failed: {'' if attempt.fault is None else attempt.fault.without_folders().text}"
     return cut(f"{attempt.name}{parents}: {score}; {described(attempt.source)}", LINE_WIDTH)

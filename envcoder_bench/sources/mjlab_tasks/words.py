@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from envcoder_bench.sim.joint_facts import drive_facts, joint_facts
 from envcoder_bench.sources.term_tasks.words import sections_in_words
+from envcoder_bench.tasks.contract import shown
+
+_OF_ACTIONS = ("scale", "offset", "use_default_offset")  # keys of a term's config that say what an action does
 
 
 def notes_of(world: Any, block: Any) -> str:
@@ -15,16 +19,37 @@ def notes_of(world: Any, block: Any) -> str:
         world: the scene.
         block: an environment with the registered config.
     """
-    return "\n".join(f"- {line}" for line in (*_names(world), *sections_in_words(block)))
+    return "\n".join(f"- {line}" for line in (*_names(world), *_physics(world), *sections_in_words(block)))
+
+
+def _physics(world: Any) -> Iterator[str]:
+    """Yield lines on axes, signs, drives, masses and default positions of the joints, from the model."""
+    model = world.sim.mj_model
+    for name, entity in world.scene.entities.items():
+        joints = {own: model.joint(f"{name}/{own}").id for own in entity.joint_names}
+        if entity is world.scene.terrain or not joints:
+            continue
+        default = entity.data.default_joint_pos[0].tolist()
+        qpos = model.qpos0.copy()
+        qpos[[int(model.jnt_qposadr[joint]) for joint in joints.values()]] = default
+        facts, drives = joint_facts(model, qpos, joints, {}), drive_facts(model, joints)
+        each = ", ".join({*drives.values()}) if len({*drives.values()}) == 1 and len(drives) == len(joints) else ""
+        told = [f"{x} {facts[x]}{f'; {drives[x]}' if x in drives and not each else ''}" for x in joints]
+        yield (
+            f"Joints of `{name}`, in the order of `{name}.joint_pos` (axes and directions of the world, in the default"
+            f" pose, facing +x): {'. '.join(told)}{f'. Each: {each}' if each else ''}. Default positions:"
+            f" {shown(default)}."
+        )
+        masses = [f"{own} {model.body(f'{name}/{own}').mass[0]:.3g}" for own in entity.body_names]
+        yield f"Masses of `{name}`, kg: {', '.join(masses)}; randomized where `events` say so."
 
 
 def _names(world: Any) -> Iterator[str]:
     for name, entity in world.scene.entities.items():
         if entity is world.scene.terrain:
             continue
-        for kind, key, names in (("Joints", "joint_pos", entity.joint_names), ("Bodies", "body_*", entity.body_names)):
-            if len(names) > (kind == "Bodies"):
-                yield f"{kind} of `{name}`, in the order of `{name}.{key}`: {', '.join(names)}."
+        if len(entity.body_names) > 1:
+            yield f"Bodies of `{name}`, in the order of `{name}.body_*`: {', '.join(entity.body_names)}."
     for name, sensor in world.scene.sensors.items():
         if hasattr(sensor, "primary_names"):
             yield f"Columns of `contact.{name}.*`: {', '.join(sensor.primary_names)}."
@@ -32,4 +57,6 @@ def _names(world: Any) -> Iterator[str]:
     for name, width in zip(actions.active_terms, actions.action_term_dim):
         kind = type(actions.get_term(name)).__name__
         joints = getattr(actions.get_term(name), "target_names", None) or ()
-        yield f"Columns of `action`, term `{name}` ({kind}), {width}: {', '.join(joints) or 'see its class'}."
+        asked = vars(actions.get_term(name).cfg)
+        numbers = "".join(f", {key} {asked[key]}" for key in _OF_ACTIONS if asked.get(key))
+        yield f"Columns of `action`, term `{name}` ({kind}{numbers}), {width}: {', '.join(joints) or 'see its class'}."
