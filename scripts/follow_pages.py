@@ -36,7 +36,7 @@ except ImportError:
 """
 _BLOCK = re.compile(r"(?P<before>(?:(?!```)[^\n]+\n)*)\n*```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _RANKED = re.compile(r"^\d+ +(\S+) +(?!\(baseline\))([^!\n]*!?).* ok$", re.MULTILINE)
-_BEST = re.compile(r"^(\S+) is the best with a probability of (?:over )?\d+ %(;)?", re.MULTILINE)
+_BEST = re.compile(r"^(\S+) is (?:the best with a probability of 95 %|first(;))", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-\d+)?")
 
 

@@ -24,6 +24,7 @@ from envcoder_bench.core.settings import Keys, fields, words_for
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.score.document import Score
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.serve import documents
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -348,8 +349,8 @@ def plain_type(schema: Mapping[str, Any]) -> str:
 
 def documents_page() -> str:
     """Return the reference of the documents of ``--json``."""
-    definitions = documents.schema()["$defs"]
-    kinds = [document.__name__ for document in documents.DOCUMENTS]
+    definitions = documents.schema([Score])["$defs"]
+    kinds = [document.__name__ for document in (*documents.DOCUMENTS, Score)]
     parts = [JSON_HEADER.rstrip()]
     for name in [*kinds, *(name for name in definitions if name not in kinds)]:
         head, _, attributes = definitions[name].get("description", "").partition("Attributes:")
@@ -372,7 +373,8 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "reference" / "config.md"] = config_page(CONFIG_HEADER, CONFIGS)
     texts[DOCS / "reference" / "train.md"] = config_page(TRAIN_HEADER, TRAINERS)
     texts[DOCS / "reference" / "json.md"] = documents_page()
-    texts[DOCS / "reference" / "schema.json"] = json.dumps(documents.schema(), indent=1, ensure_ascii=False) + "\n"
+    schema = json.dumps(documents.schema([Score]), indent=1, ensure_ascii=False)
+    texts[DOCS / "reference" / "schema.json"] = f"{schema}\n"
     return texts
 
 

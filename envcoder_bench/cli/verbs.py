@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.cli.json_output import put, show
 from envcoder_bench.cli.overrides import split_overrides
+from envcoder_bench.cli.score_model import leaderboard, leaderboard_parser, score_model, score_model_parser
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind
@@ -679,11 +680,13 @@ VERBS = {
         export_parser,
         export,
     ),
+    "leaderboard": Verb("check scores of models, and write a site of them", leaderboard_parser, leaderboard),
     "list": Verb("list the runs in a folder, with task, date, best candidate and status", list_parser, list_runs),
     "mcp": Verb("serve an agent: candidates in, verdicts out, over the Model Context Protocol", mcp_parser, mcp),
     "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
     "report": Verb("write the page of a run again, report.html", report_parser, write_report),
+    "score-model": Verb("measure how well a model shapes environments", score_model_parser, score_model),
     "verify": Verb(
         "train a candidate of a run again, elsewhere and with fresh seeds, and compare", verify_parser, verify_run
     ),

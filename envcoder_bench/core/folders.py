@@ -1,4 +1,4 @@
-"""Locations of folders beside the package, and what a folder with a config.yaml holds: a run, a search or a grid."""
+"""Locations of folders beside the package, and what a folder with a config.yaml holds: a run or what has runs."""
 
 import os
 import re
@@ -30,13 +30,17 @@ def cache_folder() -> Path:
     return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
 
 
-RUN, SEARCH, GRID = "run", "search", "grid"
-_MARKS = {"candidates": RUN, "llm": SEARCH, "arenas": GRID}  # a key of the config that only this kind has
-_RESUMED_BY = {RUN: "eval-shapers", SEARCH: "auto-shape", GRID: "eval-policies"}
+RUN, SEARCH, GRID, SCORE = "run", "search", "grid", "score"
+# a key of the config that only this kind has
+_MARKS = {"candidates": RUN, "llm": SEARCH, "arenas": GRID, "held_out": SCORE}
+_RESUMED_BY = {
+    **{RUN: "eval-shapers", SEARCH: "auto-shape", GRID: "eval-policies"},
+    SCORE: "envcoder-bench score-model",
+}
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
-    """Return the kind of a folder: RUN, SEARCH or GRID; None if it is unknown."""
+    """Return the kind of a folder: RUN, SEARCH, GRID or SCORE; None if it is unknown."""
     try:
         text = (Path(path) / "config.yaml").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -29,8 +29,9 @@ def invocation(name: str) -> str:
 
 
 def resume_command(folder: Path, name: str = "eval-shapers") -> str:
-    """Return the command that resumes the run in ``folder``."""
-    return f"{invocation(name)} --resume {shlex.quote(display_path(folder))}"
+    """Return the command, which may have a verb, that resumes the run in ``folder``."""
+    command, *verb = name.split(" ")
+    return " ".join([invocation(command), *verb, "--resume", shlex.quote(display_path(folder))])
 
 
 def resume_call(folder: Path) -> str:

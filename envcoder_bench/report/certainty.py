@@ -28,8 +28,6 @@ def verdict(ranked: Sequence[Ranked], pairs: Pairs | None = None, folder: str = 
     several = one_seed(ranked, folder)
     if pairs is not None and len(measured) > 1 and not several:
         pair = pairs.of(measured[0].candidate, measured[1].candidate)
-        if lines and pair.within_unseen:  # the probability of the best does not allow for outcomes that are unseen
-            lines[0] += ", if other seeds do as these did"
         lines.append(sentence(pair))
         # what to do next: more seeds, or to look why
         why = f"why: envcoder-bench compare {folder} {pair.first} {pair.second}"
@@ -43,25 +41,19 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
     first = [row for row in ranked if row.rank == 1]
     if not first or sum(row.rank is not None for row in ranked) < 2:
         return []
-    by_chance = sorted((row for row in ranked if not math.isnan(row.p_best)), key=lambda row: -row.p_best)
+    contenders = [row for row in ranked if row.contender]
+    rivals = [row.candidate for row in contenders if row.rank != 1]
+    also = f"{counted(len(rivals), 'candidate')} ({join_some(rivals)}) may be the best" if rivals else ""
     if len(first) > 1:
-        names = [row.candidate for row in first]
-        rest = [row for row in by_chance if row.contender and row.rank != 1]
-        also = f"; {_others(rest)} may be, too" if rest else ""
-        return [f"{join_some(names)} share the first place: nothing tells which is the best{also}"]
+        shared = f"{join_some([row.candidate for row in first])} share the first place: nothing tells which is the best"
+        return [f"{shared}; {also}, too" if rivals else shared]
     leader = first[0]
-    if not by_chance or math.isnan(leader.p_best):
+    if not contenders:
         return []
-    rivals = [row for row in by_chance if row.contender and row is not leader]
     of = " of those that lost no seed" if any(row.lost_seeds for row in ranked) else ""
-    sure = f"{leader.candidate} is the best{of} with a probability of {percent(leader.p_best)}"
-    if by_chance[0].p_best > leader.p_best + 0.005:
-        sure = (
-            f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
-            f" {percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {percent(by_chance[0].p_best)}"
-        )
-    sure = f"{sure}; {_others(rivals)} may be the best, too" if rivals else sure
-    return [sure]
+    if not rivals:
+        return [f"{leader.candidate} is the best{of} with a probability of 95 %"]
+    return [f"{leader.candidate} is first{of}; {also}{', too' if leader.contender else ''}"]
 
 
 def new_seeds(ranked: Sequence[Ranked]) -> list[str]:
@@ -107,13 +99,6 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
         f" does not learn: intervals and marks allow for it{alike}"
     ]
-
-
-def _others(rows: Sequence[Ranked]) -> str:
-    """Return ``2 candidates (b 20 %, c 8 %)``."""
-    return (
-        f"{counted(len(rows), 'candidate')} ({join_some([f'{row.candidate} {percent(row.p_best)}' for row in rows])})"
-    )
 
 
 def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
@@ -192,8 +177,3 @@ def _longer(ranked: Sequence[Ranked], folder: str) -> str:
     """Return how to train longer; a race cannot be extended."""
     extend = f"eval-shapers --extend {folder} --learning_iterations N"
     return LONGER if any(row.stopped_at for row in ranked) else extend
-
-
-def percent(share: float) -> str:
-    """Return a probability in percent; a model of a few seeds is never certain."""
-    return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"

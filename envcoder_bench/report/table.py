@@ -8,7 +8,7 @@ from envcoder_bench.core.words import aligned, decimal_places, fixed, join_some,
 from envcoder_bench.report.certainty import hacked, half_step, lost_seeds, nothing_learnt, ties, unseen, verdict
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.pairs import Pairs
-from envcoder_bench.results.ranking import Ranked, entrants
+from envcoder_bench.results.ranking import Ranked, failed_of
 from envcoder_bench.results.rows import SKIPPED
 from envcoder_bench.results.statistics import half_width
 from envcoder_bench.shaping.contract import Fault
@@ -71,7 +71,8 @@ def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
     """Render the errors of failed candidates; an empty string if none failed."""
     failed = [r for r in ranked if r.faults]
     every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
-    title = "every candidate failed" if every else f"failed ({len(failed)} of {entrants(r.name for r in ranked)})"
+    shares = failed_of((r.name for r in failed), (r.name for r in ranked))
+    title = "every candidate failed" if every else f"failed ({shares})"
     named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.faults) for r in failed]
     return "".join(f"{section}\n" for section in render_by_place(title, named, width))
 

@@ -37,7 +37,9 @@ from envcoder_bench.results.statistics import (
 # posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
 SURE = 0.97
 ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
-UNLIKE = 3  # other candidates that may be unlike the rest in what their seeds have not shown
+APART = 0.15  # how far from another truth all seeds of candidates are that count against it, see ``_unseen_at``
+BELOW, ABOVE = 0, 1  # sides of a mean
+HALVINGS = 16  # of the range of the end of an interval
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
 
@@ -54,7 +56,7 @@ class Difference:
         error, freedom: standard error of the mean, and its degrees of freedom; NaN as the interval.
         unseen: how far from the mean, towards 0, the truth may be by outcomes that the seeds have not shown, see
             ``FitnessModel.unseen``.
-        worth: number of seeds that say so.
+        worth: number of seeds, of others too, that say so.
     """
 
     mean: float = NAN
@@ -163,12 +165,13 @@ class FitnessModel:
         """Return the share of seeds that may have an outcome unlike those seen, at 95 %; NaN if its size is unknown.
 
         With n seeds, none of which has another outcome, it is 1 - 0.05^(1 / n) (Clopper and Pearson, 1934). Where there
-        are bounds, another outcome may be at one of them: intervals and differences allow for it. Candidates of a run
-        count for each other, all but UNLIKE of them. Without bounds another outcome may be that of a seed that learns
-        nothing, or the best of the run. One candidate alone of many that is unlike all others is not allowed for.
+        are bounds, another outcome may be at one of them: intervals and differences allow for it. Without bounds it
+        may be that of a seed that learns nothing, or the best of the run. Seeds of others count, too: see
+        ``_unseen_at``.
         """
         known = self._bounded or not math.isnan(self._failed)
-        return float(self._unseen_share[self._index[name]]) if known and self.has_spread else NAN
+        k = self._index[name]
+        return float(self._unseen[BELOW, k] / max(self._reach[BELOW, k], 1e-300)) if known and self.has_spread else NAN
 
     def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
@@ -184,17 +187,18 @@ class FitnessModel:
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
         variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
         # independent errors: the root of the sum of their squares (Zou and Donner, 2008)
-        down, up = self._unseen
         squared = stdtrit(freedom, 1 - LEVEL / 2) ** 2 * variance
-        less, more = down[a] ** 2 + up[b] ** 2, up[a] ** 2 + down[b] ** 2
-        low, high = mean - np.sqrt(squared + less), mean + np.sqrt(squared + more)
+        both = np.stack((np.full(len(b), a), b))
+        low = mean - self._farthest(squared, (BELOW, ABOVE), both)
+        high = mean + self._farthest(squared, (ABOVE, BELOW), both)
         if self._bounded:
             low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
-        unseen = np.where(mean > 0, less, more)
-        p = 2.0 * stdtr(freedom, -np.sqrt(np.maximum(mean**2 - unseen, 0.0) / variance))
-        seen = np.minimum(self._worth[a], self._worth[b])
+        sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
+        unseen, worth = self._unseen_at(np.abs(mean), sides, both)
+        unseen = np.hypot(*unseen)
+        p = 2.0 * stdtr(freedom, -np.sqrt(np.maximum(mean**2 - unseen**2, 0.0) / variance))
         row = mean * self._width, low * self._width, high * self._width, p, seeds
-        return *row, np.sqrt(variance) * self._width, freedom, np.sqrt(unseen) * self._width, seen
+        return *row, np.sqrt(variance) * self._width, freedom, unseen * self._width, worth.min(axis=0)
 
     @cached_property
     def chances(self) -> dict[str, float]:
@@ -284,7 +288,11 @@ class FitnessModel:
         return best, estimate_posteriors(self._mean[best], own, self._shared.total, scale)
 
     def contenders(self) -> list[str]:
-        """Return the fewest candidates that hold the best with a probability of SURE, the likeliest first."""
+        """Return candidates that hold the best with a probability of 95 %, the likeliest first.
+
+        These are the fewest with a probability of SURE, and those that outcomes which were not seen may put before the
+        first: ``chances`` does not know of them.
+        """
         ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
         names: list[str] = []
         total, last = 0.0, NAN
@@ -293,7 +301,10 @@ class FitnessModel:
                 break
             names.append(name)
             total, last = total + chance, chance
-        return names
+        others = [name for name, _ in ordered[len(names) :]]
+        first = max(self.chances, key=lambda name: self._mean[self._index[name]], default="")
+        differences = self.differences(first, others) if others else []
+        return names + [name for name, each in zip(others, differences) if 0 < each.mean <= each.unseen]
 
     def _value(self, share: float) -> float:
         return float(self._low + self._width * share)
@@ -389,24 +400,64 @@ class FitnessModel:
         else:
             half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
             low, high = self._mean - half, self._mean + half
-        down, up = self._unseen
-        low, high = self._mean - np.hypot(self._mean - low, down), self._mean + np.hypot(high - self._mean, up)
+        every = np.arange(len(self.names))[None]
+        low, high = (
+            self._mean - self._farthest((self._mean - low) ** 2, (BELOW,), every),
+            self._mean + self._farthest((high - self._mean) ** 2, (ABOVE,), every),
+        )
         return np.stack((np.maximum(low, 0.0), np.minimum(high, 1.0)) if self._bounded else (low, high))
-
-    @cached_property
-    def _unseen_share(self) -> np.ndarray:
-        """``(candidates,)`` shares of seeds with outcomes that were not seen, at most, see ``unseen``."""
-        return unseen_share(self._worth)
-
-    @cached_property
-    def _worth(self) -> np.ndarray:
-        """``(candidates,)`` numbers of seeds that say what outcomes there are, others' included."""
-        others = np.maximum(self._count.sum() - self._count - UNLIKE * self._count.max(initial=0), 0)
-        return np.maximum(self._count + others, 1)
 
     @cached_property
     def _unseen(self) -> np.ndarray:
         """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
+        every = np.arange(len(self.names))
+        return np.stack([self._farthest(0.0 * self._mean, (side,), every[None]) for side in (BELOW, ABOVE)])
+
+    def _farthest(self, squared: np.ndarray, sides: Sequence[int], which: np.ndarray) -> np.ndarray:
+        """Return the greatest distance of a truth from the mean that is possible, ``(n,)``.
+
+        Its square is at most that of errors, ``squared``, and of what ``_unseen_at`` allows for at this distance.
+        """
+        column = np.array(sides)[:, None]
+        near = np.sqrt(squared)
+        far = np.sqrt(squared + (self._reach[column, which] ** 2).sum(axis=0))
+        for _ in range(HALVINGS):
+            middle = (near + far) / 2
+            possible = middle**2 <= squared + (self._unseen_at(middle, column, which)[0] ** 2).sum(axis=0)
+            near, far = np.where(possible, middle, near), np.where(possible, far, middle)
+        return far
+
+    def _unseen_at(self, distance: np.ndarray, sides: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far outcomes that were not seen may move a truth, and the number of seeds that say so.
+
+        These are the candidate's own seeds, and those of others that say that seeds do not come near a truth at this
+        distance from its mean: all are nearer to the mean, by APART of the distance. So a candidate that is unlike all
+        others has but its own seeds.
+
+        Args:
+            distance: ``(n,)``.
+            sides, which: ``(k, n)`` sides of the mean, BELOW or ABOVE, and candidates.
+        """
+        limits = (1.0 - APART) * distance
+        below, above = (
+            seeds[np.searchsorted(ends, sign * self._mean[which] - limits)]
+            for sign, (ends, seeds) in zip((1, -1), self._ends)
+        )
+        worth = np.maximum(np.where(sides == BELOW, below, above), self._count[which])
+        return self._reach[sides, which] * unseen_share(worth), worth
+
+    @cached_property
+    def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The least fitness of candidates, and the greatest with its sign changed, sorted; and seeds from each on."""
+        pairs = []
+        for ends in (np.nanmin(self._fitness, axis=1), -np.nanmax(self._fitness, axis=1)):
+            order = np.argsort(ends, kind="stable")
+            pairs.append((ends[order], np.append(np.cumsum(self._count[order][::-1])[::-1], 0)))
+        return pairs
+
+    @cached_property
+    def _reach(self) -> np.ndarray:
+        """``(2, candidates)``: how far outcomes that were not seen may be below and above the mean."""
         low, high, most = 0.0, 1.0, 1.0
         if not self._bounded:
             if math.isnan(self._failed) or not len(self.names):
@@ -415,7 +466,7 @@ class FitnessModel:
             most = max((high - low) ** 2 / 4, 1e-300)  # variance
         # seeds that differ as much as they can have shown what there is
         hidden = np.maximum(1.0 - seed_variances(self._deviations) / most, 0.0)
-        return np.stack((self._mean - low, high - self._mean)) * self._unseen_share * hidden
+        return np.stack((self._mean - low, high - self._mean)) * hidden
 
     def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""

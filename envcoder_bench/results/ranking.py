@@ -39,8 +39,9 @@ class Ranked(Metrics):
             at the run, see ``statistics.look_level``; NaN for baselines.
         tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
-        p_best: probability that it is the best of all; NaN in a run of a single seed.
-        contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
+        p_best: probability of the model that it is the best of all, if other seeds do as these did; NaN in a run of a
+            single seed. It is not shown: where candidates are nearly equal it is up to 23 points too high.
+        contender: whether it is one of the candidates that hold the best with a probability of 95 %.
         expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, and its 95 % interval: the
             mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so
             that results.csv does not have them. NaN in a run of a single seed.
@@ -118,6 +119,17 @@ def entrants(names: Iterable[str], variants: Container[str] = ()) -> str:
     words = [counted(own, "candidate")] if own or not baselines else []
     more = ((varied, "variant"), (baselines, "baseline"))
     return join_words([*words, *(counted(number, noun) for number, noun in more if number)])
+
+
+def failed_of(failed: Iterable[str], names: Iterable[str]) -> str:
+    """Return ``2 of 7 candidates``, and how many baselines failed, if any."""
+    failed, names = [*failed], [name for name in names if name != UNTRAINED]
+    words = []
+    for noun, is_baseline in (("candidate", False), ("baseline", True)):
+        lost = sum((name in BASELINES) is is_baseline for name in failed)
+        if lost:
+            words.append(f"{lost:,} of {counted(sum((name in BASELINES) is is_baseline for name in names), noun)}")
+    return join_words(words)
 
 
 def rank(

@@ -8,6 +8,7 @@ import numpy as np
 
 LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
 LEAST_SPREAD = 0.1  # variance, as a share of the large ones, of candidates that count for others
+TWO_SEEDS = 0.5  # share of independent candidates that is assumed where there are two seeds
 SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
 
 
@@ -102,8 +103,10 @@ def independent_share(deviations: np.ndarray) -> float:
     of as many independent ones (Satterthwaite, 1946).
     """
     count, freedom = len(deviations), deviations.shape[1] - 1
-    if count < 2 or freedom < 2:  # two seeds do not tell
+    if count < 2:
         return 1.0
+    if freedom < 2:  # two seeds do not tell
+        return TWO_SEEDS
     gram = deviations.T @ deviations / freedom
     # squares of the covariances of candidates, without what they have by chance
     squares = float((gram**2).sum()) - float(np.trace(gram)) ** 2 / freedom

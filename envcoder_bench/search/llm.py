@@ -203,11 +203,16 @@ class LLMProposer:
 
     def _source(self, reply: Reply) -> tuple[str, tuple[str, ...]]:
         """Return the candidate in a reply, empty if there is none, and the functions that were left out."""
-        code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
-        source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
-        source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
-        # evaluations of best.py must run what was trained, and prompts must not show what was not
-        return reduced(source, self._types)
+        return written_source(reply.text, self._types, reply.finish == LENGTH)
+
+
+def written_source(text: str, types: Sequence[str] | None, cut_off: bool = False) -> tuple[str, tuple[str, ...]]:
+    """Return the candidate in the text of a reply, empty if there is none, and the functions that were left out."""
+    code = extract_code(text, cut_off=cut_off) or ""
+    source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
+    source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
+    # evaluations of best.py must run what was trained, and prompts must not show what was not
+    return reduced(source, types)
 
 
 def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -> tuple[str, str, str]:

@@ -215,6 +215,9 @@ class Search:
         if best is None:
             say("no candidate could be trained; see the errors above")
             return self._ended()
+        if not self._settings.final_seeds:
+            self._report()
+            return self._ended()
         # a candidate is chosen for its luck, too, so that its own seeds would flatter it
         first = self._after_rounds + self._settings.validation_seeds
         count, episodes = self._settings.final_seeds, self._settings.final_episodes

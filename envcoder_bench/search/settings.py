@@ -63,7 +63,9 @@ class SearchSettings(Keys):
         5, "best candidates, which train again after the last round to choose one; 0 or 1: none do"
     )
     validation_seeds: Rounds = key(5, "new seeds, with which they do")
-    final_seeds: Rounds = key(5, "new seeds, with which the best is trained again and held against both baselines")
+    final_seeds: Annotated[int, Field(ge=0, le=10_000)] = key(
+        5, "new seeds, with which the best is trained again and held against both baselines; 0: it is not"
+    )
     final_episodes: Count = key(256, "of each of them in the final evaluation")
     prompt: PromptSettings = key(PromptSettings(), "what a request says")
 

@@ -69,7 +69,7 @@ class SearchSpec:
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
         first = cfg.seed + MOST_ROUNDS * seed_count(cfg) + self.settings.validation_seeds
-        check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
+        check_values(cfg.model_copy(update={"seed": first, "seeds": max(1, self.settings.final_seeds)}))
         check_training(spec)
         # candidates are checked in this process, wherever they train
         return replace(spec, config=use_this_machine(cfg))

@@ -406,10 +406,10 @@ class _Schema(GenerateJsonSchema):
         return {"type": ["number", "null"]}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of all documents."""
+def schema(more: Sequence[type[Document]] = ()) -> dict[str, Any]:
+    """Return the JSON schema of all documents; ``more`` are those of higher layers."""
     union: Any = DOCUMENTS[0]
-    for document in DOCUMENTS[1:]:
+    for document in (*DOCUMENTS[1:], *more):
         union = union | document
     content = TypeAdapter(union).json_schema(schema_generator=_Schema, mode="serialization")
     return {

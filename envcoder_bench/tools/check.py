@@ -14,7 +14,7 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import number, shorten, wrap
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place
-from envcoder_bench.results.ranking import entrants
+from envcoder_bench.results.ranking import failed_of
 from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import Candidates, described, read_candidates, with_candidates
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -274,7 +274,7 @@ def render_check(result: CheckResult, width: int = 110) -> str:
     )
     sections += render_by_place("notes", [(row.name, row.notes) for row in rows], width)
     failed = [(row.name, [row.fault]) for row in rows if row.status == FAILED and row.fault is not None]
-    sections += render_by_place(f"failed ({len(failed)} of {entrants(row.name for row in rows)})", failed, width)
+    sections += render_by_place(f"failed ({failed_of(dict(failed), (row.name for row in rows))})", failed, width)
     skipped = [row.name for row in rows if row.status == SKIPPED]
     if skipped:
         text = f"skipped, because they define none of the functions asked for: {', '.join(skipped)}"

@@ -55,12 +55,12 @@ def learns_or_not(share: float, level: float = 0.9, noise: float = 0.0) -> Draw:
     return draw
 
 
-def one_learns_or_not(share: float) -> Draw:
-    """Return runs in which all are steady but the last candidate, whose seeds learn or not."""
+def one_learns_or_not(share: float, which: int = -1) -> Draw:
+    """Return runs in which all are steady but one, by default the last candidate, whose seeds learn or not."""
 
     def draw(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
         fitness = np.full((1 + candidates, seeds), 0.9 * share)
-        fitness[-1] = 0.9 * (rng.random(seeds) < share)
+        fitness[which] = 0.9 * (rng.random(seeds) < share)
         return _equal(0.9 * share, fitness * (1 + 0.005 * rng.standard_normal(fitness.shape)))
 
     return draw
@@ -215,6 +215,7 @@ EQUAL: dict[str, Design] = {
     "learns or not, 0.7, bounds unknown": Design(learns_or_not(0.7, noise=0.02), UNBOUNDED),
     "learns or not, 0.7, untrained known": Design(learns_or_not(0.7, noise=0.02), UNBOUNDED, failed=0.0),
     "one learns or not, 0.7": Design(one_learns_or_not(0.7)),
+    "human learns or not, 0.7": Design(one_learns_or_not(0.7, which=0)),
     "normal": Design(normal_seeds(1.0), UNBOUNDED),
     "normal within bounds": Design(normal_seeds(0.05)),
     "two groups with effects of seeds": Design(two_groups, UNBOUNDED),

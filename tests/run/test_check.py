@@ -128,7 +128,7 @@ def test_check_command_prints_the_table_and_writes_no_files(checked, capsys, tmp
     assert main([*words, "--candidates", str(folder)]) == 1
     shown = capsys.readouterr()
     assert (
-        "failed (2 of 7 candidates and 2 baselines):\n  late\n" in shown.out
+        "failed (2 of 7 candidates):\n  late\n" in shown.out
         and f"    {folder}/syntax.py:1\n" in shown.out
     )
     assert "not compiled, and slower for it:\n  kept\n" in shown.out and not shown.err

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
-from envcoder_bench.report.certainty import lost_seeds, percent, ties
+from envcoder_bench.report.certainty import lost_seeds, ties
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.ranking import Ranked
@@ -111,7 +111,7 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
             "",
             ends(row.expected_ci_low, row.expected_ci_high),
         ),
-        "best": cell(row.p_best, percent(row.p_best).replace("under ", "< ").replace("over ", "> ")),
+        "best": cell(row.p_best, "may be") if row.contender else None,
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
         **{metric.title: _metric_cell(row, name) for name, metric in METRICS.items() if metric.title},
@@ -171,7 +171,7 @@ def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
         "95 % interval": f"Dot: fitness; line: its 95 % interval{human}.",
         "vs human": "Mean difference to the human baseline with the same seeds, with its 95 % interval. Coloured where"
         f" it differs from 0 (moderated t-test, 5 %{_corrected(tested, 'candidate')}).",
-        "best": "Probability that it is the best.",
+        "best": "Those that may be the best hold it with a probability of 95 %.",
         "new seeds": "Fitness to be expected on new seeds: of many, the first is so by the luck of its seeds, too.",
         "letters": "Candidates that share a letter cannot be told apart if all pairs are tested (moderated t-tests,"
         f" 5 %{pairs}). Click a letter to see which.",

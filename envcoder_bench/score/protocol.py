@@ -1,0 +1,114 @@
+"""The protocol of score-model: tracks, budgets and tasks, as data. docs/score_model.md explains each choice.
+
+A change of anything in this file raises VERSION, because scores of two versions cannot be compared.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.shaping.kinds import CANDIDATE, KINDS, SHAPER_TYPES
+
+VERSION = "0.1"
+# in every score, so that a model that was trained on published scores and their transcripts can be told
+CANARY = "envcoder-bench-score canary 6f1d0c5e-7c1b-4a58-9a0e-2f6f0f1b8f5d"
+HUMAN, UNSHAPED = REFERENCE_MODELS = ("human", "unshaped")  # as --llm: no model is asked
+GOALS, REFERENCES = Path(__file__).parent / "goals", Path(__file__).parent / "references"
+
+# the functions that a model may write; those of "reward" are absent when the policy is judged
+TRACKS: Mapping[str, Sequence[str]] = {
+    "reward": tuple(name for name in SHAPER_TYPES if KINDS[name].judged_with != CANDIDATE),
+    "all": SHAPER_TYPES,
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many candidates a search may train."""
+
+    rounds: int
+    candidates: int
+
+
+BUDGETS = {"one-shot": Budget(1, 16), "search": Budget(5, 16)}
+RUNS = 5  # searches of each task
+VALIDATION_SEEDS = 3  # of each search: they choose its winner
+HELD_OUT_SEEDS = 5  # known to the harness alone: they score the winners
+EPISODES = 256  # of each policy that is scored
+
+
+@dataclass(frozen=True)
+class ScoredTask:
+    """A task of the protocol.
+
+    Attributes:
+        address: the task, as of ``--task``.
+        description: the behaviour, as the model reads it.
+        goal: file with ``compute_fitness``; None for the task's own fitness.
+        overrides: ``key=value`` for its runs.
+        tells: what the task separates.
+    """
+
+    name: str
+    address: str
+    description: str
+    tells: str
+    goal: Path | None = None
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> list[Path]:
+        """Candidates that are known to be good, which are trained beside the winners."""
+        return sorted(REFERENCES.glob(f"{self.name}*.py"))
+
+
+_SPEED = "as fast as possible, without falling"
+TASKS = {
+    task.name: task
+    for task in (
+        ScoredTask(
+            "CartpoleSwingup",
+            "CartpoleSwingup",
+            "swing the pole up and keep it upright, with the cart in its range",
+            "a reward that pays for what leads to the goal, and not for the goal alone",
+        ),
+        ScoredTask(
+            "Ant", "Ant", f"run to the target {_SPEED}", "terms that help a gait against those that hold it back"
+        ),
+        ScoredTask(
+            "AnymalSpeed",
+            "Anymal",
+            f"run straight ahead {_SPEED}, whatever the commands say",
+            "a goal that the human reward does not have",
+            GOALS / "anymal_speed.py",
+        ),
+        ScoredTask(
+            "AnymalSideways",
+            "Anymal",
+            f"walk to the left {_SPEED}, whatever the commands say",
+            "a goal for which the human reward is of little use",
+            GOALS / "anymal_sideways.py",
+        ),
+        ScoredTask(
+            "AnymalTurn",
+            "Anymal",
+            f"turn left on the spot {_SPEED}, whatever the commands say",
+            "a goal for which the human reward is of little use",
+            GOALS / "anymal_turn.py",
+        ),
+        ScoredTask("Humanoid", "Humanoid", f"run to the target {_SPEED}", "many joints, and a robot that falls"),
+    )
+}
+SMOKE, STANDARD, UNSEEN = "smoke", "standard", "unseen"  # sets of tasks
+SETS = {SMOKE: ("CartpoleSwingup",), STANDARD: tuple(TASKS)}
+
+
+def named_tasks(names: Sequence[str]) -> list[ScoredTask]:
+    """Return the tasks of names and sets, each once. Raises UserError for an unknown name."""
+    wanted = [each for name in names for each in SETS.get(name, (name,))]
+    for name in wanted:
+        if name not in TASKS:
+            known = [*SETS, UNSEEN, *TASKS]
+            raise UserError(f"--tasks {name} is unknown{near_matches(name, known)}; there are {', '.join(known)}")
+    return [TASKS[name] for name in dict.fromkeys(wanted)]

@@ -1,0 +1,329 @@
+"""The runs of a score: searches of each task, then all winners and references together on held-out seeds.
+
+A score's folder::
+
+    config.yaml          what was asked, and the held-out seeds
+    unseen/              the unseen tasks, if any
+    searches/TASK/K/     the K-th search of a task, a folder of auto-shape without final evaluation
+    final/TASK/          the run in which its winners and references train, with the held-out seeds
+    score.json, report.html
+"""
+
+import hashlib
+import math
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import locked, refuse_taken, write_atomic
+from envcoder_bench.core.folders import SCORE, other_kind
+from envcoder_bench.core.shell import quoted, resume_command
+from envcoder_bench.core.yaml_files import parse_plain, to_yaml
+from envcoder_bench.results.logs import RunLogs
+from envcoder_bench.run.config import find_task
+from envcoder_bench.run.evaluate import evaluate, resume
+from envcoder_bench.run.folder.policies import OpenedRun, open_run
+from envcoder_bench.run.inputs import described
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.train.rows import evaluate_untrained
+from envcoder_bench.score.protocol import (
+    BUDGETS,
+    EPISODES,
+    HELD_OUT_SEEDS,
+    HUMAN,
+    REFERENCE_MODELS,
+    RUNS,
+    TRACKS,
+    UNSEEN,
+    VALIDATION_SEEDS,
+    ScoredTask,
+    named_tasks,
+)
+from envcoder_bench.score.unseen import draw_tasks
+from envcoder_bench.search import launch
+from envcoder_bench.search.archive import Attempt
+from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.providers.choice import kind_of
+from envcoder_bench.search.screen import View
+from envcoder_bench.search.settings import compose_settings
+from envcoder_bench.tasks.base import BASELINES
+
+FIRST_HELD_OUT = 2_000_000_000  # held-out seeds are drawn from here on, where no search has any
+SEEDS_APART = 20_000  # of two searches of a task
+# of the run on held-out seeds
+_FINAL = (
+    *(f"seeds={HELD_OUT_SEEDS}", f"evaluation.final_episodes={EPISODES}"),
+    *("untrusted=true", "save_state=false"),
+)
+AGAIN = "human_again"  # the human baseline, where there is neither a reference nor a winner
+WINNER, FIRST = "run_{}", "first_{}"  # names of a search's winner and of the best of its first round
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """What was asked: config.yaml.
+
+    Attributes:
+        model: as of ``auto-shape --llm``, or one of REFERENCE_MODELS.
+        tasks: names of tasks and sets.
+        runs: searches of each task.
+        held_out: the first of the held-out seeds.
+        drawn: the seed of the unseen tasks.
+        max_cost: US dollars for all requests together.
+        overrides: ``key=value`` for all searches and runs; with any the protocol is changed.
+    """
+
+    model: str
+    track: str
+    budget: str
+    tasks: tuple[str, ...]
+    runs: int = RUNS
+    base_url: str | None = None
+    max_cost: float | None = None
+    held_out: int = 0
+    drawn: int = 0
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> list[str]:
+        """What differs from the protocol; a score with changes is not comparable."""
+        runs = [] if self.runs == RUNS else [f"{self.runs} searches of each task, not {RUNS}"]
+        return [*runs, *self.overrides]
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What a search found, and what it took.
+
+    Attributes:
+        winner, first: the winner, and the best of the first round; None if nothing could be trained.
+    """
+
+    winner: Attempt | None
+    first: Attempt | None
+    rounds: Sequence[Round]
+    folder: SearchFolder
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """A task's searches and its run on the held-out seeds.
+
+    Attributes:
+        names: of the winner and of the first round's best of each search in ``run``; empty without one.
+        before: fitness before training, by candidate.
+    """
+
+    task: ScoredTask
+    searches: Sequence[SearchOutcome]
+    names: Sequence[tuple[str, str]]
+    references: Sequence[str]
+    run: OpenedRun
+    before: Mapping[str, float]
+
+
+class ScoreFolder:
+    """The paths of a score's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.unseen = path / "unseen"
+        self.score = path / "score.json"
+        self.command = resume_command(path, "envcoder-bench score-model")
+
+    def search(self, task: ScoredTask, number: int) -> Path:
+        return self.path / "searches" / task.name / str(number)
+
+    def final(self, task: ScoredTask) -> Path:
+        return self.path / "final" / task.name
+
+    @classmethod
+    def create(cls, path: Path, config: ScoreConfig) -> "ScoreFolder":
+        """Create a folder. Raises UserError if the path is taken, or cannot be written."""
+        with user_input():
+            refuse_taken(path, kind="score")
+        folder = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder.config, to_yaml(asdict(config)))
+        except OSError as error:
+            raise UserError(f"--output_dir {path} cannot be written: {error.strerror}") from error
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> tuple["ScoreFolder", ScoreConfig]:
+        """Open a folder to resume it. Raises UserError."""
+        folder = cls(path)
+        other = other_kind(path, SCORE)
+        if other is not None:
+            raise UserError(other)
+        try:
+            config = parse_plain(folder.config.read_text(encoding="utf-8"))
+            return folder, TypeAdapter(ScoreConfig).validate_python(config)
+        except OSError as error:
+            raise UserError(f"--resume {path}: there is no score here (no config.yaml)") from error
+        except (ValidationError, ValueError) as error:
+            raise UserError(f"{folder.config} is damaged: {' '.join(str(error).split())}") from error
+
+
+def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) -> tuple[ScoreFolder, ScoreConfig]:
+    """Create the folder of a score, with held-out seeds and unseen tasks that nobody knows before.
+
+    Args:
+        runs, drawn, asked: fields of ScoreConfig.
+
+    Raises:
+        UserError: an unknown task or model, a search that cannot begin, or a path that is taken.
+    """
+    config = ScoreConfig(
+        **asked,
+        runs=runs or RUNS,
+        held_out=FIRST_HELD_OUT + secrets.randbelow(10**9),
+        drawn=drawn or secrets.randbelow(10**6) + 1,
+    )
+    if config.model not in REFERENCE_MODELS:
+        kind_of(config.model)
+    tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
+    for task in tasks:
+        described(task.address, [*_FINAL, *_words(config, task)])
+    return ScoreFolder.create(path, config), config
+
+
+def tasks_of(folder: ScoreFolder, config: ScoreConfig) -> list[ScoredTask]:
+    """Return the tasks of a score; the unseen ones are written, the same at every call."""
+    named = named_tasks([name for name in config.tasks if name != UNSEEN])
+    return [*named, *(draw_tasks(folder.unseen, config.drawn) if UNSEEN in config.tasks else ())]
+
+
+def run_score(
+    folder: ScoreFolder, config: ScoreConfig, view: View, say: Callable[[str], None]
+) -> list[TaskOutcome] | None:
+    """Run what is left of a score; return the outcomes, None if it was stopped.
+
+    Raises:
+        UserError: bad input, or a search cannot continue for now; what was done is kept.
+    """
+    with locked(folder.path, "score"):
+        outcomes: list[TaskOutcome] = []
+        spent = 0.0
+        for task in tasks_of(folder, config):
+            searches: list[SearchOutcome] = []
+            for number in range(config.runs if config.model not in REFERENCE_MODELS else 0):
+                outcome = _search(folder, config, task, number, spent, view)
+                if outcome is None:
+                    return None
+                spent += sum(round.usage.cost or 0.0 for round in outcome.rounds)
+                best = "no candidate could be trained" if outcome.winner is None else outcome.winner.name
+                say(f"{task.name}, search {number + 1} of {config.runs}: {best}")
+                searches.append(outcome)
+            done = _final(folder, config, task, searches, view)
+            if done is None:
+                return None
+            say(f"{task.name}: winners and references are trained with held-out seeds")
+            outcomes.append(done)
+        return outcomes
+
+
+def _words(config: ScoreConfig, task: ScoredTask) -> list[str]:
+    """Return the overrides of all runs of a task; those of the search alone are left out."""
+    goal = [f"fitness={quoted(str(task.goal))}"] if task.goal is not None else []
+    of_runs = compose_settings(config.overrides)[1]
+    return [f"shaper_types=[{','.join(TRACKS[config.track])}]", *goal, *task.overrides, *of_runs]
+
+
+def _search(
+    folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int, spent: float, view: View
+) -> SearchOutcome | None:
+    """Start or resume a search; return what it found, None if it was stopped."""
+    search, budget = SearchFolder(folder.search(task, number)), BUDGETS[config.budget]
+    if search.config.is_file():
+        result = launch.resume(search.path, view)
+    else:
+        shutil.rmtree(search.path, ignore_errors=True)  # its creation was interrupted
+        left = [] if config.max_cost is None else [f"max_cost={max(config.max_cost - spent, 0.01):.4f}"]
+        result = launch.start(
+            task.address,
+            config.model,
+            task.description,
+            [
+                *(f"num_iters={budget.rounds}", f"shapers_per_iter={budget.candidates}", "seeds=1"),
+                *(f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", f"seed={SEEDS_APART * (number + 1)}"),
+                *left,
+                *_words(config, task),
+                *config.overrides,
+            ],
+            config.base_url,
+            output_dir=search.path,
+            view=view,
+        )
+    if result.stopped is not None:
+        return None
+    archive = search.read_archive()
+    rounds = [search.read_round(k) for k in range(1, budget.rounds + 1)]
+    firsts = [attempt for attempt in archive.ranked() if attempt.round == 1 and not attempt.stopped_at]
+    return SearchOutcome(archive.best(), next(iter(firsts), None), [r for r in rounds if r is not None], search)
+
+
+def _final(
+    folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, searches: Sequence[SearchOutcome], view: View
+) -> TaskOutcome | None:
+    """Train winners and references with the held-out seeds; None if it was stopped."""
+    # equal texts train once
+    names: dict[str, str] = {}
+    pairs: list[tuple[str, str]] = []
+    for number, search in enumerate(searches):
+        found = ((WINNER, search.winner), (FIRST, search.first))
+        pairs.append(tuple(_named(names, form.format(number), attempt) for form, attempt in found))  # pyright: ignore
+    sources = {name: source for source, name in names.items()}
+    references = {path.stem: path.read_text(encoding="utf-8") for path in task.references}
+    if not references and not sources:
+        baselines = {source.name: source.source for source in baseline_sources(find_task(task.address))}
+        references = {AGAIN: baselines[HUMAN]}  # a run needs a candidate
+    path = folder.final(task)
+    if (path / "config.yaml").is_file():
+        result: Any = resume(path, reporter=view.reporter, stop=view.stop)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+        result = evaluate(
+            task.address,
+            {**references, **sources},
+            overrides=[f"seed={config.held_out}", *_FINAL, *_words(config, task)],
+            output_dir=path,
+            reporter=view.reporter,
+            stop=view.stop,
+        )
+    if not result.complete:
+        return None
+    run = open_run(path)
+    return TaskOutcome(task, searches, pairs, list(references), run, _before(run))
+
+
+def _named(names: dict[str, str], name: str, attempt: Attempt | None) -> str:
+    """Return the name under which an attempt trains, in ``names`` by its text."""
+    return "" if attempt is None else names.setdefault(attempt.source, name)
+
+
+def _before(run: OpenedRun) -> dict[str, float]:
+    """Return what the initial policy scores with the observation and action functions of each candidate."""
+    spec = replace(run.spec.changed(seeds=1), sources=tuple(run.sources.values()))
+    groups, _ = prepare(spec)
+    kept = [group for group in groups if group.name not in BASELINES]
+    if not kept:
+        return {}
+    with TemporaryDirectory() as logs:
+        rows, _ = evaluate_untrained(spec, kept, RunLogs.begin(Path(logs)))
+    return {group.name: row.fitness for group, row in zip(kept, rows) if math.isfinite(row.fitness)}
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file; empty if there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -1,0 +1,118 @@
+"""From the fitness of winners and references on held-out seeds to a score with its interval.
+
+A run's score is (fitness - unshaped) / (best reference - unshaped), with means over the held-out seeds, which all have
+in common: 0 is the task without shaping, 1 the best reference that is known. A model's score is the interquartile mean
+over all tasks and runs (Agarwal et al., 2021, "Deep reinforcement learning at the edge of the statistical precipice"),
+with a bootstrap that draws the runs of each task anew, and the held-out seeds as well.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator
+
+DRAWS = 2000
+LEVEL = 0.95
+TRIM = 0.25  # of the runs at either end
+DEVIATIONS = 3.0  # of seeds, by which a task's best reference must be above unshaped
+
+Values = NDArray[np.float64]
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # JSON has no NaN
+
+
+@dataclass(frozen=True)
+class TaskValues:
+    """The fitness of a task by held-out seed.
+
+    Attributes:
+        unshaped: ``(seeds,)``.
+        references: ``(seeds,)`` by name, human among them.
+        runs: ``(runs, seeds)``; the row of a run without a winner is that of ``unshaped``, which it leaves a user with.
+    """
+
+    unshaped: Values
+    references: Mapping[str, Values]
+    runs: Values
+
+    @property
+    def best(self) -> str:
+        """The name of the reference with the highest mean."""
+        return max(self.references, key=lambda name: float(self.references[name].mean()))
+
+    @property
+    def scale(self) -> float:
+        """The mean of the best reference minus that of ``unshaped``."""
+        return float((self.references[self.best] - self.unshaped).mean())
+
+    @property
+    def separates(self) -> bool:
+        """Whether the best reference is above ``unshaped`` by DEVIATIONS of seeds; otherwise the task is not scored."""
+        spread = max(_deviation(self.references[self.best]), _deviation(self.unshaped))
+        return self.scale > 0 and self.scale >= DEVIATIONS * spread
+
+    def scores(self) -> Values:
+        """Return the score of each run."""
+        return (self.runs - self.unshaped).mean(axis=1) / self.scale
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval; NaN where nothing is known."""
+
+    mean: Number = math.nan
+    low: Number = math.nan
+    high: Number = math.nan
+
+
+def interquartile_mean(scores: Values) -> Values:
+    """Return the mean over the last axis without the lowest and the highest quarter, of which a value counts in part.
+
+    NaN without values.
+    """
+    ordered, count = np.sort(scores, axis=-1), scores.shape[-1]
+    if not count:
+        return np.full(scores.shape[:-1], math.nan)
+    # the share of each value that lies between both quarters
+    edges = np.arange(count + 1) / count
+    weights = np.clip(np.minimum(edges[1:], 1 - TRIM) - np.maximum(edges[:-1], TRIM), 0.0, None)
+    return ordered @ weights / weights.sum()
+
+
+def score(tasks: Sequence[TaskValues], seed: int = 0) -> Estimate:
+    """Return the score over the tasks that separate, with its interval."""
+    counted = [task for task in tasks if task.separates]
+    rng = np.random.default_rng(seed)
+    drawn = [_drawn(task, rng) for task in counted]
+    return _estimate([task.scores() for task in counted], drawn, interquartile_mean)
+
+
+def mean_estimate(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
+    """Return the mean of all values, and a bootstrap interval that draws anew within each group (a task's runs)."""
+    rng = np.random.default_rng(seed)
+    arrays = [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
+    drawn = [x[rng.integers(len(x), size=(DRAWS, len(x)))] for x in arrays]
+    return _estimate(arrays, drawn, lambda x: x.mean(axis=-1))
+
+
+def _drawn(task: TaskValues, rng: np.random.Generator) -> Values:
+    """Return the scores of runs and seeds that are drawn with replacement, ``(DRAWS, runs)``; the scale stays."""
+    runs, seeds = task.runs.shape
+    gains = task.runs - task.unshaped
+    weights = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=DRAWS) / seeds
+    scores = weights @ gains.T / task.scale
+    return np.take_along_axis(scores, rng.integers(runs, size=(DRAWS, runs)), axis=1)
+
+
+def _estimate(groups: Sequence[Values], drawn: Sequence[Values], mean: Callable[[Values], Values]) -> Estimate:
+    if not groups:
+        return Estimate()
+    low, high = np.quantile(mean(np.concatenate(drawn, axis=1)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(mean(np.concatenate(groups))), float(low), float(high))
+
+
+def _deviation(values: Values) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0

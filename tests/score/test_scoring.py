@@ -1,0 +1,81 @@
+"""The score: normalization, interquartile mean, and an interval that holds the truth."""
+
+import numpy as np
+import pytest
+from scipy.stats import trim_mean
+
+from envcoder_bench.score.scoring import TaskValues, interquartile_mean, mean_estimate, score
+
+
+def task(runs, human=(1.0, 1.1, 0.9), unshaped=(0.1, 0.0, 0.2), **references):
+    arrays = {name: np.asarray(x, float) for name, x in {"human": human, **references}.items()}
+    return TaskValues(np.asarray(unshaped, float), arrays, np.asarray(runs, float))
+
+
+def test_unshaped_is_0_and_the_best_reference_is_1():
+    values = task([[0.1, 0.0, 0.2], [2.0, 2.1, 1.9], [1.0, 1.1, 0.9]], known=(2.0, 2.1, 1.9))
+    assert values.best == "known"
+    assert values.scores().tolist() == pytest.approx([0.0, 1.0, 0.9 / 1.9])
+
+
+@pytest.mark.parametrize("count", [4, 8, 40])
+def test_interquartile_mean_is_scipys_where_no_value_is_divided(count):
+    values = np.random.default_rng(count).normal(size=count)
+    assert interquartile_mean(values) == pytest.approx(trim_mean(values, 0.25))
+
+
+def test_interquartile_mean_of_few_values_by_hand():
+    # of six values a quarter is one and a half: half of the second and of the fifth count
+    assert interquartile_mean(np.array([100.0, 1.0, 2.0, 3.0, 4.0, -50.0])) == pytest.approx(
+        (0.5 * 1 + 2 + 3 + 0.5 * 4) / 3
+    )
+    assert interquartile_mean(np.array([7.0])) == 7.0
+    assert np.isnan(interquartile_mean(np.array([])))
+
+
+def test_a_task_that_does_not_separate_is_not_counted():
+    clear, unclear = task([[1.0, 1.1, 0.9]]), task([[9.0, 9.0, 9.0]], human=(0.4, 0.1, 0.3))
+    assert clear.separates and not unclear.separates
+    assert score([clear, unclear]).mean == score([clear]).mean == pytest.approx(1.0)
+    assert np.isnan(score([unclear]).mean)
+
+
+def test_a_reference_below_unshaped_does_not_separate():
+    assert not task([[1.0, 1.0, 1.0]], human=(0.0, 0.1, 0.0), unshaped=(0.5, 0.5, 0.5)).separates
+
+
+def _drawn(rng, count=5):
+    """Searches whose fitness varies by 0.15 among them and by 0.05 with the seed, which all have in common."""
+    tasks = []
+    for truth in (0.4, 0.7, 0.9, 1.1):
+        common = rng.normal(0, 0.05, size=5)
+        runs = truth + rng.normal(0, 0.15, size=(count, 1)) + common + rng.normal(0, 0.05, size=(count, 5))
+        tasks.append(TaskValues(common, {"human": 1.0 + common}, runs))
+    return tasks
+
+
+def test_the_interval_holds_the_score_of_many_searches():
+    truth = score(_drawn(np.random.default_rng(0), count=4000)).mean
+    found = [score(_drawn(np.random.default_rng(k)), seed=k) for k in range(60)]
+    assert (
+        sum(each.low <= truth <= each.high for each in found) >= 51
+    )  # 85 %: of five searches a bootstrap knows little
+    assert np.mean([each.mean for each in found]) == pytest.approx(truth, abs=0.02)
+
+
+def test_both_halves_of_the_searches_agree_within_their_intervals():
+    rng, agree = np.random.default_rng(1), 0
+    for split in range(60):
+        tasks = _drawn(rng, count=10)
+        halves = [
+            score([TaskValues(t.unshaped, t.references, t.runs[part]) for t in tasks], seed=split)
+            for part in (slice(5), slice(5, 10))
+        ]
+        agree += halves[0].low <= halves[1].high and halves[1].low <= halves[0].high
+    assert agree >= 57
+
+
+def test_gain_has_the_mean_of_all_searches_and_an_interval():
+    gain = mean_estimate([[0.1, 0.3], [0.2]])
+    assert gain.mean == pytest.approx(0.2) and gain.low <= 0.2 <= gain.high
+    assert np.isnan(mean_estimate([[], []]).mean)

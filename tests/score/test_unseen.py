@@ -1,0 +1,51 @@
+"""The unseen tasks: drawn by a seed, fulfilling the contract of tasks, with feet above the ground."""
+
+import re
+
+import pytest
+import torch
+
+from envcoder_bench.core.yaml_files import read_yaml
+from envcoder_bench.score.unseen import draw_tasks
+from envcoder_bench.sources import outside
+from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.tools.task_check import check_task
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unseen")
+    yield draw_tasks(folder, 11)
+    for base in ("Ant", "Anymal", "CartpoleSwingup"):
+        outside.unmount(f"Unseen{base}11")
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.*") if path.suffix != ".pyc"}
+
+
+def test_a_seed_draws_the_same_tasks_and_another_one_others(tmp_path):
+    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
+    draw_tasks(first, 3), draw_tasks(again, 3), draw_tasks(other, 4)
+    assert files(first) == files(again)
+    models = [re.sub(r"Unseen\w+", "", text) for folder in (first, other) for text in files(folder).values()]
+    assert len(set(models)) > len(models) * 0.6  # baselines are copies of the shipped ones
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_a_drawn_task_fulfils_the_contract(drawn, index):
+    check_task(drawn[index].address, "mujoco_cpu", "cpu", [])
+
+
+@pytest.mark.parametrize("base", ["Ant", "Anymal"])
+def test_episodes_begin_with_all_bodies_above_the_ground(tmp_path, base):
+    for seed in (1, 2, 3):
+        (address,) = [task.address for task in draw_tasks(tmp_path, seed) if task.name == f"Unseen{base}{seed}"]
+        spec = find_spec(address)
+        try:
+            task = spec.make(read_yaml(spec.config), 1, "mujoco_cpu", "cpu")
+            task.reset(torch.ones(1, dtype=torch.bool), task.default_state, {})
+            task.step(task.default_state["dof_pos"] if base == "Anymal" else torch.zeros(1, task.num_dofs))
+            assert task.state["contact_forces"].abs().max() == 0.0  # it falls for a step, and touches nothing
+        finally:
+            outside.unmount(spec.name)
