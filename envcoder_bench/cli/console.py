@@ -287,12 +287,10 @@ def terrain_words(
 
 
 def run_under_stress(result: RunResult, draws: int | None, episodes: int | None, rank_by: str | None) -> int:
-    """Run ``envcoder-bench stress`` with a run's policies, on the run's simulator and device."""
+    """Run ``envcoder-bench stress`` with a run's policies."""
     from envcoder_bench.cli.verbs import stress
-    from envcoder_bench.run.folder.policies import open_run
 
-    cfg = open_run(result.folder).cfg
-    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by, "sim": cfg.sim, "device": cfg.device}
+    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
     given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
     return stress([str(result.folder), *given])
 

@@ -619,8 +619,9 @@ examples:
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --draws 16 --episodes 2 --rank_by stress
 
 Friction, masses, motors, gains, delays, pushes, sensor noise and slopes are drawn once for all candidates
-(docs/stress.md). It writes stress.csv and stress.json into the run's folder, and the page again. What is there is not
-measured again: a killed command goes on where it was. It executes the code of the candidates and of the run's task.
+(docs/stress.md), in MuJoCo on the CPU. It writes stress.csv and stress.json into the run's folder, and the page again.
+What is there is not measured again: a killed command goes on where it was. It executes the code of the candidates and
+of the run's task.
 
 exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 """
@@ -634,8 +635,6 @@ def stress_parser() -> PlainParser:
     parser.add_argument("--episodes", type=count, metavar="N", help="of each draw (default: 16)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of an episode (default: the task's)")
     parser.add_argument("--rank_by", choices=("fitness", "stress"), default="fitness", help="order of the table")
-    parser.add_argument("--sim", choices=("auto", *SIMULATORS), default="auto", help="simulator (default: auto)")
-    parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="(default: auto)")
     return parser
 
 
@@ -646,13 +645,10 @@ def stress(words: list[str]) -> int:
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.report.stress import render_stress
     from envcoder_bench.serve.documents import stressed
-    from envcoder_bench.sim import pick_simulator
     from envcoder_bench.stress.measure import Asked, stress_run
     from envcoder_bench.video.page import write_page
 
-    with user_input():
-        where = pick_simulator(args.sim, args.device)
-    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or (), where)
+    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or ())
     done = stress_run(args.run, asked, lambda line: print(line, file=sys.stderr))
     order, by_stress = [row.candidate for row in done.run.ranked], args.rank_by == "stress"
     page = write_page(done.run.folder.path, None, executes=False) if done.run.folder.complete else None

@@ -90,8 +90,6 @@ class MujocoCpu(MujocoTensors):
     def vary(self, variation: Variation) -> None:
         for name, rows in self._robot.varied(variation).items():
             self._batch.expand(name)[...] = rows
-        # flags of the compiler that a shifted centre of mass contradicts
-        self._batch.expand("body_sameframe")[:, self.base + 1] = 0
         self._batch.set_const()
         self._strength.copy_(variation.strength)
         self._gains.copy_(variation.gains)

@@ -147,7 +147,9 @@ def _dead_zone(asked: np.ndarray, got: np.ndarray) -> float:
 
     It is the whole range of a policy that does not respond.
     """
-    gain, zone = max(_gain(asked, got), LEAST_GAIN), 0.0
+    gain, zone = _gain(asked, got), 0.0
+    if not gain >= LEAST_GAIN:
+        return float(np.abs(asked).max()) if np.isfinite(gain) else np.nan
     for size in np.unique(np.abs(asked)):
         at = np.abs(asked) == size
         response = float(np.nanmean((np.sign(asked) * got)[at])) if np.isfinite(got[at]).any() else np.nan

@@ -35,7 +35,7 @@ from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 from envcoder_bench.stress.sensors import unmeasured
 
-MOST_ENVS = {"cpu": 8_192, "cuda": 65_536}  # environments of a part
+MOST_ENVS = 8_192  # environments of a part
 Policies = Mapping[GroupKey, tuple[nn.Module, str]]  # and the digest of its file
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,12 @@ class Asked:
         draws, episodes: fewer than the grid has, for a quick look; None: all.
         seconds: the length of the episodes; None: full ones.
         candidates: names; empty: all that have policies.
-        where: the simulator and the device.
     """
 
     draws: int | None = None
     episodes: int | None = None
     seconds: float | None = None
     candidates: Sequence[str] = ()
-    where: tuple[str, str] = ("mujoco_cpu", "cpu")
 
 
 @dataclass
@@ -93,7 +91,7 @@ def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log
             commands = tuple(row for row in before.commands if (row.candidate, row.seed) in there)
             kept = Stress(before.settings, tuple(rows), commands)
         measured = Measured(run, kept, failed)
-        _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, asked, tell)
+        _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, tell)
         measured.stress = read_stress(run.folder.path) or measured.stress  # as anybody will read it
     return measured
 
@@ -134,15 +132,15 @@ def _is_fresh(row: Row, policies: Policies) -> bool:
     return row.key not in policies or policies[row.key][1] == row.policy
 
 
-def _measure(measured: Measured, policies: Policies, asked: Asked, tell: Callable[[str], None]) -> None:
+def _measure(measured: Measured, policies: Policies, tell: Callable[[str], None]) -> None:
     if not policies:
         return
-    spec, settings = _spec(measured.run, asked, {name for name, _ in policies}), measured.stress.settings
+    spec, settings = _spec(measured.run, {name for name, _ in policies}), measured.stress.settings
     with user_input():
         groups, faults = prepare(spec)
     measured.failed.update({name: str(fault) for name, fault in faults.items()})
     groups = [group for group in groups if group.key in policies]
-    size = max(1, MOST_ENVS[spec.config.device.split(":")[0]] // ((1 + settings.draws) * settings.episodes))
+    size = max(1, MOST_ENVS // ((1 + settings.draws) * settings.episodes))
     for first in range(0, len(groups), size):
         part = groups[first : first + size]
         last = first + len(part)
@@ -176,14 +174,13 @@ def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tenso
     return act
 
 
-def _spec(run: OpenedRun, asked: Asked, names: set[str]) -> RunSpec:
-    """Return the run with these candidates, in the simulator that was asked for."""
-    cfg, (sim, device) = run.cfg, asked.where
-    spec = run.spec
-    if (cfg.device == "cpu") != (device == "cpu") and not cfg.untrusted:
+def _spec(run: OpenedRun, names: set[str]) -> RunSpec:
+    """Return the run with these candidates on the CPU, whose simulator can give each environment its own model."""
+    cfg, spec = run.cfg, run.spec
+    if cfg.device != "cpu" and not cfg.untrusted:
         spec = spec.changed(compile_shapers=False)  # the run did not compile kernels for this device
     kept = tuple(source for source in spec.sources if source.name in names)
-    return replace(spec.changed(sim=sim, device=device), sources=kept)
+    return replace(spec.changed(sim="mujoco_cpu", device="cpu"), sources=kept)
 
 
 def measure_groups(

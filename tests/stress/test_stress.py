@@ -11,11 +11,13 @@ from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS, groups_of, stress_of
 from envcoder_bench import evaluate
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.results.stress import FILE, Settings
-from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.stress import measure
+from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import Asked, stress_run
 from envcoder_bench.tasks.sim_task import SimTask
 
@@ -60,6 +62,23 @@ def test_fragility_to_friction_is_found():
     assert motion["action_acceleration"] == 0.0 and 0.0 < motion["foot_slip"] < 0.3 and motion["limit_margin"] > 0.05
 
 
+def test_noise_is_seen_and_not_lived(cartpole):
+    spec, groups = cartpole
+    grid = SMALL.grid
+    layout = GroupLayout(1, (1 + SMALL.draws) * SMALL.episodes)
+    task = build_task(spec, layout.num_envs)
+    env = DisturbedEnv(task, task.simulator(), layout, [groups[0].evaluation], 0, grid)
+    obs = env.begin_all(EVALUATION_STEP)
+    true = torch.cat([task.state[key] for key in ("dof_pos", "dof_vel")], dim=1)[:, [0, 2, 1, 3]]
+    error = (obs[:, :4] - true).abs() / torch.tensor([grid.sensor_noise[key] for key in ("dof_pos", "dof_vel")] * 2)
+    shares = torch.from_numpy(grid.column("noise")).repeat_interleave(SMALL.episodes)
+    assert not bool(error[: SMALL.episodes].any()) and bool((error[SMALL.episodes :].amax(dim=1) > 0.0).all())
+    assert bool((error.amax(dim=1) <= shares + 1e-3).all())
+    assert torch.equal(
+        true[: SMALL.episodes], true[-SMALL.episodes :]
+    )  # all draws begin alike, also after they were seen
+
+
 def test_stress_is_the_same_alone_and_among_others(cartpole, small):
     spec, _ = cartpole
     _, groups = groups_of("Cartpole", CARTPOLE, ["chatter"])  # functions are not shared
@@ -96,7 +115,7 @@ def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folde
     whole = stress_run(run_folder, asked).stress
     text = file.read_bytes()
     file.unlink()
-    monkeypatch.setitem(measure.MOST_ENVS, "cpu", 1)
+    monkeypatch.setattr(measure, "MOST_ENVS", 1)
     write, parts = measure.write_stress, []
 
     def killed(*args):
@@ -118,7 +137,7 @@ def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folde
 
 
 def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_folder, capsys):
-    words = ["stress", str(run_folder), "--draws", "4", "--episodes", "1", "--device", "cpu"]
+    words = ["stress", str(run_folder), "--draws", "4", "--episodes", "1"]
     stress_run(run_folder, Asked(draws=4, episodes=1))
     assert main([*words, "--rank_by", "stress"]) == 0
     shown = capsys.readouterr().out
@@ -139,7 +158,7 @@ def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_fol
     ],
 )
 def test_bad_input_is_one_line(run_folder, words, told, capsys):
-    assert told in refused(main, ["stress", run_folder, "--device", "cpu", *words], capsys)
+    assert told in refused(main, ["stress", run_folder, *words], capsys)
 
 
 def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):
