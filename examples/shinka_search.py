@@ -3,7 +3,8 @@
     python -c "import envcoder_bench, time; print(envcoder_bench.Evaluator('Cartpole').listen()); time.sleep(1e6)"
     python examples/shinka_search.py ADDRESS MODEL     # with the address above: pip install shinka-evolve
 
-Each program is evaluated by a process, which asks the evaluator at its socket. Those that ask together are one run.
+Each program is evaluated by a process, which asks the evaluator at its socket. Those that ask together are one run:
+ShinkaEvolve lets a third to a half as many ask as the machine has cores.
 """
 
 import sys
@@ -53,6 +54,7 @@ def search(address, model, programs=40, workers=10, folder="shinka"):
         llm_models=[model],
         embedding_model=None,
         meta_rec_interval=None,
+        proposal_target_mode="fixed",
         patch_types=["full"],
         patch_type_probs=[1.0],
         use_text_feedback=True,

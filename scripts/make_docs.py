@@ -111,12 +111,12 @@ JSON_HEADER = f"""\
 {MARK.format("envcoder_bench/serve/documents.py")}
 
 With `--json` every command prints one JSON document on stdout. Its `kind` says which of the documents below it is, and
-`version`, now {documents.VERSION}, is that of the format: a new field leaves it, any other change raises it. Numbers
-that are not known are `null`. The exit codes are those without `--json`. [schema.json](schema.json) is the JSON schema.
+`version`, now {documents.VERSION}, is that of the format: a new field leaves it, any other change raises it.
+Unknown numbers are `null`. Exit codes do not change. [schema.json](schema.json) is the JSON schema.
 
-On stderr, each line is an object. `{{"event": "message", "text": ...}}` is what the command says.
+Lines of stderr are objects. `{{"event": "message", "text": ...}}` is what the command says.
 `{{"event": "progress", "text": ..., "done": 3, "total": 40}}` has `env_steps_per_second`, `seconds_left`, `best` and
-`fitness`, too, as soon as they are known.
+`fitness`, too, once known.
 
 ```bash
 envcoder-bench list --json

@@ -12,8 +12,8 @@ import mujoco_batches
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("cli", "score", "serve", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "results"),
-    "jail",
+    *("cli", "score", "serve", "tools", "search", "grid", "stress", "export", "adapters", "video", "run", "report"),
+    *("results", "jail"),
     *("trainers", "env", "compile", "shaping", "sources", "tasks", "terrain", "sim", "compat", "core"),
 ]
 ENGINES = {"sim", "compat"}

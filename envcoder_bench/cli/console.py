@@ -204,7 +204,11 @@ def screen_width() -> int:
 
 
 def conclude(
-    result: RunResult, videos: int | None, console: Console | None = None, on_terrains: Sequence[str] = ()
+    result: RunResult,
+    videos: int | None,
+    console: Console | None = None,
+    on_terrains: Sequence[str] = (),
+    under_stress: bool = False,
 ) -> int:
     """Print the end of a run, write the page of a complete one, and print its path; return the exit code.
 
@@ -212,12 +216,18 @@ def conclude(
         videos: the value of ``--video``.
         on_terrains: words of ``terrain_words``; those for later are printed if the run is not complete, because a
             resumed run does not evaluate on terrains.
+        under_stress: whether policies are played under stress afterwards; likewise.
     """
     from envcoder_bench.report.page.shell import PAGE
 
     if on_terrains and not result.complete:
         later = shlex.join(_terrain_run(on_terrains, result))
         print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
+    if under_stress and not result.complete:
+        print(
+            f"stress, when the run is complete: envcoder-bench stress {shlex.quote(str(result.folder))}",
+            file=sys.stderr,
+        )
     try:
         finish(result)
         if not result.complete and console is not None:
@@ -274,6 +284,15 @@ def terrain_words(
     words = ["--robot", name, "--terrains", *terrains]
     words += [] if device is None else ["--device", device]
     return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def run_under_stress(result: RunResult, draws: int | None, episodes: int | None, rank_by: str | None) -> int:
+    """Run ``envcoder-bench stress`` with a run's policies."""
+    from envcoder_bench.cli.verbs import stress
+
+    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
+    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+    return stress([str(result.folder), *given])
 
 
 def run_on_terrains(words: Sequence[str], result: RunResult) -> int:

@@ -60,6 +60,8 @@ examples:
   COMMAND --task Anymal --race
   # also rank them on terrains
   COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
+  # also play their policies under disturbances
+  COMMAND --task Anymal --stress --rank_by stress
   # which terms of the human reward matter; other weights of two terms
   COMMAND --task Anymal --terms --seeds 3
   COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --sweep tilt=0,1,4 --sweep power=0.5,1,2
@@ -78,6 +80,7 @@ def build_parser() -> Parser:
     _add_candidates(parser.add_argument_group("candidates"))
     _add_effort(parser.add_argument_group("effort"))
     _add_terrains(parser.add_argument_group("terrains"))
+    _add_stress(parser.add_argument_group("stress"))
     _add_devices_and_files(parser.add_argument_group("devices and files"))
     return parser
 
@@ -158,6 +161,17 @@ def _add_terrains(ground: Any) -> None:
     ground.add_argument("--terrain_seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
 
 
+def _add_stress(under: Any) -> None:
+    under.add_argument(
+        "--stress",
+        action="store_true",
+        help="also play the final policies under disturbances, after the run: docs/stress.md",
+    )
+    under.add_argument("--stress_draws", type=count, metavar="N", help="only the first N draws (default: 64)")
+    under.add_argument("--stress_episodes", type=count, metavar="N", help="of each draw (default: 16)")
+    under.add_argument("--rank_by", choices=("fitness", "stress"), help="order of the table (default: fitness)")
+
+
 def _add_devices_and_files(where: Any) -> None:
     add_where(where)
     where.add_argument(
@@ -220,9 +234,11 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     for flag, others in CONTINUES.items():
         if flag in flags:
             refuse_others(args, words, flag, others, "the run's")
-    for flag in ("--terrain_episodes", "--terrain_seconds"):
-        if flag in flags and not args.terrains:
-            raise UserError(f"{flag} is for --terrains, which is not given")
+    owners = {"--terrain_episodes": "--terrains", "--terrain_seconds": "--terrains"}
+    owners |= dict.fromkeys(("--stress_draws", "--stress_episodes", "--rank_by"), "--stress")
+    for flag, owner in owners.items():
+        if flag in flags and not getattr(args, owner.removeprefix("--")):
+            raise UserError(f"{flag} is for {owner}, which is not given")
     trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in flags), "")
     if args.check and args.describe:
         raise UserError("--check and --describe: give one of them")
@@ -242,7 +258,14 @@ def _main(words: list[str]) -> int:
         return _describe(args.task, flag_words(args))
     if args.check:
         return _check(args)
-    from envcoder_bench.cli.console import Console, conclude, resumable, run_on_terrains, terrain_words
+    from envcoder_bench.cli.console import (
+        Console,
+        conclude,
+        resumable,
+        run_on_terrains,
+        run_under_stress,
+        terrain_words,
+    )
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
     from envcoder_bench.run.prepare.variants import Asked
 
@@ -276,5 +299,7 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        code = conclude(result, args.video, console, on_terrains)
+        code = conclude(result, args.video, console, on_terrains, args.stress)
+        if result.complete and not code and args.stress:
+            code = run_under_stress(result, args.stress_draws, args.stress_episodes, args.rank_by)
         return run_on_terrains(on_terrains, result) if on_terrains and result.complete and not code else code

@@ -606,6 +606,61 @@ def write_report(words: list[str]) -> int:
     return 0
 
 
+# stress
+
+
+_STRESS = """\
+Play the final policies of a run under what a robot meets, without training.
+
+examples:
+  # all candidates and seeds, 64 disturbed robots of 16 episodes each
+  COMMAND runs/Anymal_20260101-120000
+  # a quick look at two of them on a CPU, ranked by the worst decile
+  COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --draws 16 --episodes 2 --rank_by stress
+
+Friction, masses, motors, gains, delays, pushes, sensor noise and slopes are drawn once for all candidates
+(docs/stress.md), in MuJoCo on the CPU. It writes stress.csv and stress.json into the run's folder, and the page again.
+What is there is not measured again: a killed command goes on where it was. It executes the code of the candidates and
+of the run's task.
+
+exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
+"""
+
+
+def stress_parser() -> PlainParser:
+    parser = _parser("stress", _STRESS)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--candidate", nargs="+", metavar="NAME", help="candidates or baselines (default: all)")
+    parser.add_argument("--draws", type=count, metavar="N", help="only the first N draws (default: 64)")
+    parser.add_argument("--episodes", type=count, metavar="N", help="of each draw (default: 16)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="length of an episode (default: the task's)")
+    parser.add_argument("--rank_by", choices=("fitness", "stress"), default="fitness", help="order of the table")
+    return parser
+
+
+def stress(words: list[str]) -> int:
+    args = stress_parser().parse_args(words)
+    if args.seconds is not None and not args.seconds > 0:
+        raise UserError(f"--seconds {args.seconds:g}: it must be greater than 0")
+    from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
+    from envcoder_bench.report.stress import render_stress
+    from envcoder_bench.serve.documents import stressed
+    from envcoder_bench.stress.measure import Asked, stress_run
+    from envcoder_bench.video.page import write_page
+
+    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or ())
+    done = stress_run(args.run, asked, lambda line: print(line, file=sys.stderr))
+    order, by_stress = [row.candidate for row in done.run.ranked], args.rank_by == "stress"
+    page = write_page(done.run.folder.path, None, executes=False) if done.run.folder.complete else None
+    show(
+        lambda: stressed(done.run.folder.path, done.stress, order, done.failed, by_stress, page),
+        lambda: render_stress(done.stress, order, done.failed, by_stress, screen_width()),
+    )
+    if page is not None:
+        print(f"\n{display_path(page)}")
+    return 0
+
+
 # verify
 
 
@@ -687,6 +742,7 @@ VERBS = {
     "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
     "report": Verb("write the page of a run again, report.html", report_parser, write_report),
     "score-model": Verb("measure how well a model shapes environments", score_model_parser, score_model),
+    "stress": Verb("play final policies under disturbances, and rank them by the worst decile", stress_parser, stress),
     "verify": Verb(
         "train a candidate of a run again, elsewhere and with fresh seeds, and compare", verify_parser, verify_run
     ),

@@ -29,6 +29,7 @@ class Purpose(enum.IntEnum):
     TERM_DRAW = 13
     REPLAY_SAMPLE = 14
     POLICY_SAMPLE = 15  # of a policy's actions while it learns off-policy
+    STRESS = 16  # pushes, and the errors of sensors
 
 
 STRIDE = 16  # distance of the counters of two steps

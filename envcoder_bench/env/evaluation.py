@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.env.trajectories import Recorder
 
 MOST_BINS = 50  # bins of the course of an episode
+
+
+class Recorder(Protocol):
+    """What sees each step of a round of episodes, such as ``trajectories.Recorder``."""
+
+    def step(self, t: int, active: Tensor, ended: Tensor) -> None:
+        """See the ``t``-th step: ``active`` before it, and which episodes it ended, both ``(num_envs,)``."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -204,12 +204,16 @@ class GroupedVecTask:
             self.task.prepare_reset(mask)
             if self.task.first_progress is not None:
                 self.progress_buf += self.task.first_progress * mask
-            self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
+            self.task.reset(mask, self.starts(mask, self.dispatch.initial_state(mask, self.step_count)), {})
         if self.task.new_goal is not None:
             mask = mask | self.task.new_goal
         if not may_sync or bool(mask.any()):  # a goal may depend on the new state
-            self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
+            self.task.reset(mask, {}, self.starts(mask, self.dispatch.goal(mask, self.step_count)))
         self.task.settle()
+
+    def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the initial states or goals for ``mask``, from those that the groups' functions have drawn."""
+        return drawn
 
     def take_contact_overflows(self) -> Tensor:
         """Return the sums of the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""

@@ -103,6 +103,39 @@ def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -
     return described
 
 
+def metadata(description: Mapping[str, Any]) -> dict[str, str]:
+    """Return what programs of robots read from an ONNX file: the names are those of mjlab's exporter, where it has any.
+
+    Lists have commas between their entries. Gains are of position drives, and ``default_joint_pos`` and
+    ``action_scale`` need an action function that scales one action for each joint.
+    """
+    command = description["outputs"][COMMAND]
+    values: dict[str, Any] = {
+        "joint_names": command.get("joints"),
+        "joint_effort_limits": command.get("effort_limits"),
+        "command_kind": command.get("kind"),
+        "control_dt": description["rates"]["control_step_s"],
+        "action_delay": 0.0,  # s, as the policy was trained
+        "history_length": 1,  # control steps in an observation
+    }
+    if command.get("drives"):
+        values.update({f"joint_{name}": command["drives"].get(name) for name in ("stiffness", "damping")})
+        for name in ("joint_stiffness", "joint_damping"):  # one number for all joints
+            if isinstance(values[name], (int, float)):
+                values[name] = [float(values[name])] * len(command["joints"])
+    if command.get("in_file") and command["kind"] == "position_target":
+        rows = [[x for x in row if x] for row in command["weight"]]
+        if all(len(row) <= 1 for row in rows):
+            values.update(default_joint_pos=command["bias"], action_scale=[row[0] if row else 0.0 for row in rows])
+    return {name: _csv(value) for name, value in values.items() if value is not None}
+
+
+def _csv(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join("inf" if x is None else _csv(x) for x in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def as_text(description: dict[str, Any]) -> str:
     """Return a description as JSON, with lists of numbers on one line."""
     text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)

@@ -1,6 +1,6 @@
 """An exported policy as ONNX: a graph of standard operators, built layer by layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,12 @@ _ACTIVATIONS: dict[type[nn.Module], tuple[str, dict[str, Any]]] = {
 }
 
 
-def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str) -> bytes:
+def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str, metadata: Mapping[str, str] | None = None) -> bytes:
     """Return the content of an ONNX file.
 
     Args:
         about: stored as the model's documentation.
+        metadata: properties of the model.
 
     Raises:
         UserError: the package onnx is missing, or the policy has a layer without a counterpart.
@@ -62,6 +63,7 @@ def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str) -> bytes:
     opset = onnx.helper.make_opsetid("", OPSET)
     model = onnx.helper.make_model(graph_proto, opset_imports=[opset], producer_name="envcoder-bench", doc_string=about)
     model.ir_version = IR_VERSION  # older runtimes refuse newer versions
+    onnx.helper.set_model_props(model, dict(metadata or {}))
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
 

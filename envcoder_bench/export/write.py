@@ -3,7 +3,7 @@
 import hashlib
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from envcoder_bench.core.noise import normal
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.export.describe import as_text, describe
+from envcoder_bench.export.describe import as_text, describe, metadata
 from envcoder_bench.export.module import COMMAND, ExportedPolicy, affine_command
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
@@ -87,7 +87,7 @@ def export_policy(
     policy = load_policy(run, candidate, seed)
     env, exported, description, obs = _build(run, policy)
     title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
-    content, runner = _pack(exported, format, policy.obs_dim, title)
+    content, runner = _pack(exported, format, policy.obs_dim, title, metadata(description))
     # the content is compared with the policy before it is written
     difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
@@ -165,10 +165,12 @@ def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
     return torch.cat(all_obs), varying
 
 
-def _pack(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:
+def _pack(
+    exported: ExportedPolicy, format: str, obs_dim: int, about: str, properties: Mapping[str, str]
+) -> tuple[bytes, Run]:
     """Return the content of the policy's file, and a function that runs it."""
     if format == "onnx":
-        content = onnx_bytes(exported, obs_dim, about)
+        content = onnx_bytes(exported, obs_dim, about, properties)
         return content, onnx_runner(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit is deprecated, but robots load its files

@@ -139,8 +139,8 @@ def campaign_pair(
 def at_level(difference: Difference, level: float) -> Difference:
     """Return a difference whose p-value allows for more unseen outcomes, as a test at a level far below LEVEL must.
 
-    One of many candidates has only lucky seeds by chance. Allowed for at LEVEL, campaigns that repeat their best one
-    err with 7 % in simulations; at ``level`` itself, few gains are told. So it is their geometric mean.
+    One of many candidates has only lucky seeds by chance. Allowed for at LEVEL, 16 % of campaigns that repeat their
+    best one err in a simulation; at ``level`` itself, few gains are told. So it is their geometric mean.
     """
     if not (difference.error > 0 and level > 0):
         return difference

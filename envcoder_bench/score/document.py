@@ -41,7 +41,7 @@ class RunScore:
         executable, executable_at_first: the share that could be trained, and without a repair.
         duplicates, hacked: number of copies and near-copies, and of candidates that exploit their reward.
         steps_to_90: env-steps until the winner had 90 % of what it learned.
-        tokens, cost, device_minutes: of the search; the cost in US dollars, null if it is not known.
+        tokens, cost, device_minutes: of the search; the cost in US dollars, null if unknown.
     """
 
     winner: str = ""

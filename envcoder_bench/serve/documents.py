@@ -4,7 +4,7 @@ A change that a reader may notice raises VERSION, except a new field.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,9 +14,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from envcoder_bench.core.errors import Stopped, UserError, causes
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import display_path
+from envcoder_bench.report.stress import missing, ordered, sentences
 from envcoder_bench.results.effects import Effect
 from envcoder_bench.results.pairs import Pair, advice
 from envcoder_bench.results.ranking import Ranked
+from envcoder_bench.results.stress import Stress
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tools.check import CandidateCheck, CheckResult
 from envcoder_bench.tools.compare import Comparison, notes
@@ -46,8 +48,8 @@ class Error(Document):
     """A command that ended with an error, or was stopped.
 
     Attributes:
-        message: what is wrong, where, and what to do, as the command prints it without ``--json``.
-        file, line, function: the place in a candidate or another file of the user; empty or null if it is not known.
+        message: what is wrong, where, and what to do, as printed without ``--json``.
+        file, line, function: the place in a file of the user; empty or null if unknown.
         advice: what to change, where it is known apart from the message.
         exit_code: that of the command.
     """
@@ -117,7 +119,7 @@ class Policies(Document):
     """``eval-policies``: policies on terrains.
 
     Attributes:
-        ranking, pairs: the policies by their rank, and each on each terrain, as in ranking.csv and summary.csv.
+        ranking, pairs: the policies, and each on each terrain, as in ranking.csv and summary.csv.
         folder: with the page, the tables and the episodes.
     """
 
@@ -130,16 +132,37 @@ class Policies(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stressed(Document):
+    """``envcoder-bench stress``: policies under disturbances, see docs/stress.md.
+
+    Attributes:
+        settings, commands: of stress.json and stress_commands.csv.
+        ranking: the candidates, with intervals.
+        sentences, missing: what the text says of disagreement, and of what was not measured.
+    """
+
+    kind: Literal["stress"] = "stress"
+    folder: Path
+    settings: Mapping[str, Any]
+    ranking: Sequence[Mapping[str, Any]]
+    commands: Sequence[Mapping[str, Any]]
+    sentences: Sequence[str]
+    missing: Sequence[str]
+    page: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ranking(Document):
     """``eval-shapers``: the ranking of a run.
 
     Attributes:
-        complete, stopped_at: whether the run is complete, else where it was stopped; ``--resume`` continues it.
+        complete, stopped_at: whether the run is complete, else where it stopped; ``--resume`` continues it.
         best: the best candidate that is not a baseline; empty without one.
         ranking: all candidates and baselines, best first.
         effects: the variants of ``--terms`` and ``--sweep``.
         page: report.html, if it is written.
         policies: with ``--terrains``, the result of eval-policies.
+        stress: likewise, with ``--stress``.
     """
 
     kind: Literal["ranking"] = "ranking"
@@ -152,6 +175,7 @@ class Ranking(Document):
     effects: Sequence[Effect] = ()
     page: Path | None = None
     policies: Policies | None = None
+    stress: Stressed | None = None
 
 
 def ranking(result: "RunResult", page: Path | None = None) -> Ranking:
@@ -176,7 +200,7 @@ class Check(Document):
     Attributes:
         passed: whether every candidate that is not skipped can train.
         compiles: whether functions are compiled, with this config on this machine.
-        judged: the states on which rewards were judged, or the reason why they were not.
+        judged: the states on which rewards were judged, or why they were not.
     """
 
     kind: Literal["check"] = "check"
@@ -204,9 +228,9 @@ class Search(Document):
     """``auto-shape``: a search.
 
     Attributes:
-        best: name of the best candidate, which is in best.py of the folder; empty if none could be trained.
+        best: the best candidate, which is in best.py; empty if none could be trained.
         complete: whether the search is complete; otherwise ``command`` resumes it.
-        final: its evaluation and that of the baselines, with seeds that no round had; empty before the end.
+        final: it and the baselines, evaluated with seeds that no round had; empty before the end.
     """
 
     kind: Literal["search"] = "search"
@@ -224,7 +248,7 @@ class ComparedPair(Document):
     """``envcoder-bench compare RUN A B``: two candidates of a run.
 
     Attributes:
-        advice: how many seeds would tell, and the command that trains them; empty where that is told or unknown.
+        advice: how many seeds would tell, and their command; empty where that is told or unknown.
         facts: fitness, differences by seed, where they differ, and signs of a hack, in words.
     """
 
@@ -379,6 +403,26 @@ class Verified(Document):
     folder: Path
 
 
+def stressed(
+    folder: Path,
+    stress: Stress,
+    fitness_order: Sequence[str],
+    failed: Mapping[str, str],
+    by_stress: bool,
+    page: Path | None,
+) -> Stressed:
+    """Return the document of a run's stress; ``by_stress``: the order."""
+    return Stressed(
+        folder=folder,
+        settings=asdict(stress.settings),
+        ranking=[{**asdict(row), "verdict": row.verdict} for row in ordered(stress, fitness_order, by_stress)],
+        commands=[asdict(row) for row in stress.commands],
+        sentences=sentences(stress, fitness_order),
+        missing=missing(stress, failed),
+        page=page,
+    )
+
+
 DOCUMENTS: tuple[type[Document], ...] = (
     Error,
     Ranking,
@@ -391,6 +435,7 @@ DOCUMENTS: tuple[type[Document], ...] = (
     Runs,
     CheckedTask,
     Episodes,
+    Stressed,
     Verified,
     Written,
 )

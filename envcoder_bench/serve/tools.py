@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Tools:
     def __init__(self, campaign: Campaign, root: Path) -> None:
         self.campaign, self._root = campaign, root
         self._alone = threading.RLock()  # of calls that simulate or read runs
+        self._physics: dict[str, Any] = {}  # by task, how fast its simulation is here
         self.runner = Runner(campaign, self._finish)
 
     # what there is
@@ -131,11 +132,10 @@ class Tools:
                 raise UserError(f"{key} {fault.message}", advice=fault.remedy, file=Path(f"{key}.py"))
             size = self._size(name, self._policies(len(texts), seeds), iterations, minutes)
             left = max(0.0, self.campaign.state.budget - self.campaign.used)
-            if size["seconds"] is not None and size["seconds"] > left:
+            least = size["seconds"] or (size.get("seconds_expected") or [0.0])[0]
+            if least > left:
                 advice = "take fewer seeds, candidates or iterations"
-                raise UserError(
-                    f"it would take {size['seconds']} s, and {left:.0f} s of the budget are left", advice=advice
-                )
+                raise UserError(f"it would take {least:.0f} s, and {left:.0f} s of the budget are left", advice=advice)
         return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
 
     def terms(self, files: Sequence[str], sources: Mapping[str, str], seeds: int, iterations: int) -> dict[str, Any]:
@@ -324,8 +324,26 @@ class Tools:
         iterations = iterations or cfg.learning_iterations
         horizon = int(cfg.params["config"].get("horizon_length", 1))
         steps = policies * iterations * horizon * cfg.num_envs_per_candidate
-        seconds = None if rate is None else round(policies * iterations / rate)
-        return {"policies": policies, "iterations": iterations, "env_steps": steps, "seconds": seconds}
+        size = {"policies": policies, "iterations": iterations, "env_steps": steps}
+        if rate is not None:
+            return {**size, "seconds": round(policies * iterations / rate)}
+        return {**size, "seconds": None, "seconds_expected": self._expected(task, policies, iterations)}
+
+    def _expected(self, task: str, policies: int, iterations: int) -> list[float] | None:
+        """Return the least and the most seconds of a job, of which the first one will say more; None if unknown."""
+        from envcoder_bench.run.inputs import resolve
+        from envcoder_bench.run.prepare.forecast import Physics, evaluation_steps, training_seconds, training_steps
+        from envcoder_bench.run.prepare.plan import MemoryPlanner
+
+        spec = resolve(task, [*self.campaign.state.overrides, f"learning_iterations={iterations}"])
+        if spec.config.device == "cpu" and task not in self._physics:
+            with closing(MemoryPlanner(spec)) as planner:
+                probe = planner.take_probe()
+            self._physics[task] = None if probe is None else Physics.of(probe)
+        cfg, physics = spec.config, self._physics.get(task)
+        played = policies * evaluation_steps(cfg, physics, cfg.evaluation.final_episodes) if physics else 0.0
+        expected = training_seconds(cfg, training_steps(cfg, policies), played, physics)
+        return None if expected is None else [*expected]
 
     def _spent(self) -> dict[str, Any]:
         left = max(0.0, self.campaign.state.budget - self.campaign.used)

@@ -43,7 +43,7 @@ class Fault:
 
     Attributes:
         message: one line, which may quote the candidate.
-        file, line, function: the place in the user's file; empty or None if it is not known.
+        file, line, function: the place in the user's file; empty or None if unknown.
         remedy: what to change; empty if the message says it.
         twin: the candidate that a duplicate equals.
     """

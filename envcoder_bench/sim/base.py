@@ -5,12 +5,33 @@ Both MuJoCo backends implement the interface, and one conformance suite tests it
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 # MuJoCo's integrators without RK4, whose contact forces would belong to one of its four stages
 INTEGRATORS = ("Euler", "implicit", "implicitfast", "discrete")
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How each environment's model differs from the file's, ``(num_envs,)`` each, on the CPU.
+
+    Attributes:
+        friction: sliding friction of all contacts; NaN keeps the model's.
+        mass: factor of the base's mass and inertia.
+        com: shift of the base's centre of mass along its x axis, m.
+        strength: factor of all efforts of the actuators and of their limits.
+        gains: factor of the position drives' stiffness and damping.
+    """
+
+    friction: Tensor
+    mass: Tensor
+    com: Tensor
+    strength: Tensor
+    gains: Tensor
 
 
 class Simulator(ABC):
@@ -31,6 +52,7 @@ class Simulator(ABC):
         dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite if it
             has no limits.
         body_masses: ``(num_bodies,)`` kg, on the CPU.
+        base: the index in ``body_names`` of the robot's first body, or without a free joint of its heaviest one.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
         drive_gains: ``stiffness`` and ``damping`` of the position drives, ``(num_dofs,)`` each, on the CPU; 0 without.
         root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
@@ -67,6 +89,7 @@ class Simulator(ABC):
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
     body_masses: Tensor
+    base: int
     effort_limits: Tensor
     drive_gains: dict[str, Tensor]
     root_states: Tensor
@@ -109,6 +132,24 @@ class Simulator(ABC):
 
         They hold in every later ``step`` until the next call; ``set_state`` may restore or keep them.
         """
+
+    def vary(self, variation: Variation) -> None:
+        """Give each environment a model of its own, before any ``step``; 1 as a factor and 0 as a shift keep it.
+
+        Raises:
+            ValueError: the simulator has one model for all environments.
+        """
+        raise ValueError(f"{type(self).__name__} has one model for all environments")
+
+    def track(self, bodies: Sequence[int]) -> Tensor:
+        """Return where the outermost collision shapes of bodies are, ``(num_envs, bodies, 3)``, m, world frame.
+
+        They are at the beginning of the last physics step; each ``step`` refreshes the tensor.
+
+        Raises:
+            ValueError: the simulator does not tell.
+        """
+        raise ValueError(f"{type(self).__name__} does not track bodies")
 
     @abstractmethod
     def write(

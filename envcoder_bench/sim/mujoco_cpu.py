@@ -10,6 +10,7 @@ quotients), one operation at a time.
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
+from envcoder_bench.sim.base import Variation
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
@@ -49,6 +51,8 @@ class MujocoCpu(MujocoTensors):
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
 
+        self._tracked: Tensor | None = None
+
         # views of the tensors that tasks see, as NumPy
         self.engine_warnings: Counter[str] = Counter()
         self._saved: dict[str, Tensor] = {"rows": torch.from_numpy(self._batch.state), **self._live()}
@@ -76,11 +80,26 @@ class MujocoCpu(MujocoTensors):
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._effort.copy_(effort)
-        mode = self._effort.numpy()[:, None]
+        mode, strength = self._effort.numpy()[:, None], self._strength.numpy()[:, None]
+        gains = strength * self._gains.numpy()[:, None]
         # force = gain * ctrl + bias_pos * q + bias_vel * dq, clamped to the model's effort limits
-        self._gainprm[:, :, 0] = np.where(mode, 1.0, self._robot.stiffness)
-        self._biasprm[:, :, 1] = np.where(mode, 0.0, -self._robot.stiffness)
-        self._biasprm[:, :, 2] = np.where(mode, 0.0, -self._robot.damping)
+        self._gainprm[:, :, 0] = np.where(mode, strength, gains * self._robot.stiffness)
+        self._biasprm[:, :, 1] = np.where(mode, 0.0, -gains * self._robot.stiffness)
+        self._biasprm[:, :, 2] = np.where(mode, 0.0, -gains * self._robot.damping)
+
+    def vary(self, variation: Variation) -> None:
+        for name, rows in self._robot.varied(variation).items():
+            self._batch.expand(name)[...] = rows
+        self._batch.set_const()
+        self._strength.copy_(variation.strength)
+        self._gains.copy_(variation.gains)
+        self.set_drive_mode(self._effort)
+
+    def track(self, bodies: Sequence[int]) -> Tensor:
+        self._geoms = [self._robot.outermost(body) for body in bodies]
+        self._geom_xpos = self._batch.bind("geom_xpos")
+        self._tracked = torch.zeros(self.num_envs, len(bodies), 3)
+        return self._tracked
 
     def apply_forces(self, forces: Tensor) -> None:
         self._batch.bind("xfrc_applied")[:, 1:, :3] = forces.detach().numpy()
@@ -122,6 +141,8 @@ class MujocoCpu(MujocoTensors):
             self._sensor[bad] = 0.0
         self._refresh_motion()
         self._sites.refresh()
+        if self._tracked is not None:
+            self._tracked.numpy()[...] = self._geom_xpos[:, self._geoms]
 
     def write(
         self,

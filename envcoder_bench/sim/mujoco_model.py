@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.sim.base import INTEGRATORS
+from envcoder_bench.sim.base import INTEGRATORS, Variation
 from envcoder_bench.sim.ground import Ground
 from mujoco_batches.physics.models import (
     add_contact_sensor,
@@ -122,6 +122,40 @@ class RobotModel:
     def first_qvel(self) -> int:
         """Offset of the joints in qvel."""
         return 6 if self.floating else 0
+
+    @property
+    def base(self) -> int:
+        """Index in ``body_names`` of the first body, or without a free joint of the heaviest body that moves."""
+        moving = np.where(self.mj_model.body_weldid[1:] == 0, -1.0, self.mj_model.body_mass[1:])
+        return 0 if self.floating else int(moving.argmax())
+
+    def outermost(self, body: int) -> int:
+        """Return the geom of a body that can touch something and is farthest from the body's origin, or any."""
+        model = self.mj_model
+        geoms = np.flatnonzero(model.geom_bodyid == body + 1)
+        if not len(geoms):
+            raise ValueError(f"{self.body_names[body]} has no geom")
+        touching = geoms[(model.geom_contype[geoms] | model.geom_conaffinity[geoms]) != 0]
+        geoms = touching if len(touching) else geoms
+        return int(geoms[np.linalg.norm(model.geom_pos[geoms], axis=1).argmax()])
+
+    def varied(self, variation: Variation) -> dict[str, np.ndarray]:
+        """Return the fields of MuJoCo's model that a variation changes, ``(num_envs, ...)``."""
+        model, base = self.mj_model, self.base + 1
+        friction, mass, com, strength, _ = (x.numpy().astype(np.float64) for x in vars(variation).values())
+
+        def rows(name: str) -> np.ndarray:
+            return np.repeat(getattr(model, name)[None], len(mass), axis=0)
+
+        fields = {name: rows(name) for name in ("body_mass", "body_inertia", "body_ipos", "geom_friction")}
+        fields["body_mass"][:, base] *= mass
+        fields["body_inertia"][:, base] *= mass[:, None]
+        fields["body_ipos"][:, base, 0] += com
+        given = np.maximum(friction, LEAST_FRICTION)[:, None]
+        fields["geom_friction"][..., 0] = np.where(np.isnan(given), fields["geom_friction"][..., 0], given)
+        for name in ("actuator_forcerange", "jnt_actfrcrange"):
+            fields[name] = rows(name) * strength[:, None, None]
+        return fields
 
     def default_root_state(self) -> np.ndarray:
         """Return the first body at rest in the default pose, ``(13,)`` as in ``Simulator.root_states``."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from envcoder_bench.sim.base import Simulator
     from mujoco_batches.physics.live_tensors import PoseSource
 
 HUMAN, UNSHAPED = BASELINE_FILES = ("human", "unshaped")  # every task's folder has a candidate file of each name
@@ -213,6 +214,10 @@ class Task(ABC):
 
     def pose_source(self) -> PoseSource | None:
         """Return the live poses of the environments, for pictures; None if the simulator does not give them."""
+        return None
+
+    def simulator(self) -> Simulator | None:
+        """Return the simulator, whose robots can be disturbed; None if the task brings another simulation."""
         return None
 
     @abstractmethod

@@ -195,6 +195,9 @@ class SimTask(Task):
         source = getattr(self.sim, "pose_source", None)
         return None if source is None else source()
 
+    def simulator(self) -> Simulator:
+        return self.sim
+
     def set_drive_mode(self, effort: Tensor) -> None:
         self.sim.set_drive_mode(effort)
 

@@ -17,10 +17,12 @@ from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.core.words import counted, duration, format_fitness, number
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
-from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.page.shell import PAGE, Section
+from envcoder_bench.report.stress_plot import stress_sections
 from envcoder_bench.report.terms.table import study_lead, study_sections
 from envcoder_bench.results.logs import StepFitnessLog, read_curves
 from envcoder_bench.results.ranking import Ranked, entrants
+from envcoder_bench.results.stress import read_stress
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, median_seed, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
@@ -84,6 +86,16 @@ def write_page(folder: Path, videos: int | None = None, executes: bool = True) -
         section = read_videos(run) or PageVideos(note=f"No videos: {NOT_EXECUTED}.")
     write_atomic(path, render_page(_page(run, section, executes)))
     return path
+
+
+def _stress_sections(run: OpenedRun) -> list[Section]:
+    """Return the section on stress, if it was measured."""
+    try:
+        stress = read_stress(run.folder.path)
+    except ValueError as error:
+        log.warning("%s", error)
+        return []
+    return stress_sections(stress, [row.candidate for row in run.ranked], run.cfg.task_title)
 
 
 def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
@@ -246,7 +258,7 @@ def _page(run: OpenedRun, videos: PageVideos, executes: bool) -> RunPage:
         videos=videos,
         how=_how(run),
         command=_command(run) if executes or is_installed(run.cfg.address) else "",
-        sections=study_sections(studies, pictures, display_path(folder.path)),
+        sections=[*study_sections(studies, pictures, display_path(folder.path)), *_stress_sections(run)],
         lead=study_lead(studies, display_path(folder.path)),
         folder=display_path(folder.path),
         pairs=None if studies else run.pairs,  # a variant is compared with its original only

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -123,6 +124,11 @@ def test_description_has_inputs_outputs_and_rates(trained, tmp_path):
     ]  # fmt: skip
     assert about["state"]["pole_vel"]["unit"] == "rad/s" and len(about["state"]) == 4
     command = about["outputs"]["command"]
+    properties = onnx.load(tmp_path / about["files"]["onnx"]).metadata_props
+    assert {entry.key: entry.value for entry in properties} == {
+        **{"joint_names": "slider_to_cart,cart_to_pole", "joint_effort_limits": "400,0", "command_kind": "effort"},
+        **{"control_dt": "0.0166", "action_delay": "0", "history_length": "1"},
+    }
     assert (command["kind"], command["in_file"], command["actuated"]) == ("effort", True, [0])
     assert command["weight"] == [[400.0], [0.0]] and command["bias"] == [0.0, 0.0]
     assert command["joints"] == ["slider_to_cart", "cart_to_pole"]

@@ -46,7 +46,7 @@ class FakeSimulator(Simulator):
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
         self.engine_warnings: dict[str, int] = {}
-        self.body_masses = torch.ones(len(body_names))
+        self.body_masses, self.base = torch.ones(len(body_names)), 0
         self.effort: Tensor | None = None
         self.forces: Tensor | None = None
 

@@ -47,4 +47,6 @@ def fake_jobs(patch, fitness):
 def tools_in(folder, **settings):
     """Tools over a campaign in a folder, whose files are in the same folder."""
     folder.mkdir(exist_ok=True)
-    return Tools(Campaign(folder / "campaign", State(**{"task": "Cartpole", **settings})), folder)
+    tools = Tools(Campaign(folder / "campaign", State(**{"task": "Cartpole", **settings})), folder)
+    tools._physics["Cartpole"] = None  # how fast this machine is decides nothing
+    return tools

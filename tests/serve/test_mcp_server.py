@@ -245,7 +245,7 @@ def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path
             faults = {each["name"]: each.get("error") for each in checked["files"]}
             assert faults["good"] is None and faults["bad"]["line"] == 1
             planned = await agent("plan", candidates=1, seeds=8, iterations=1)
-            assert planned["policies"] == 24
+            assert planned["policies"] == 24 and 0 < planned["seconds_expected"][0] < planned["seconds_expected"][1]
             job = (await agent("rank", files=["good.py"], seeds=8, iterations=1, question="upright?"))["job"]
             until = time.monotonic() + 60
             while not Campaign(folder).job(job).pid and time.monotonic() < until:

@@ -43,7 +43,7 @@ def test_random_purposes_are_unchanged():
     }
     assert {stage: kind.purpose for stage, kind in STAGES.items()} == known
     others = {"ACTION": 0, "ISAAC_GYM_DRAW": 7, "ISAAC_GYM_RANDOMIZATION": 9, "TERRAIN_LEVEL": 10}
-    others |= {"FIRST_PROGRESS": 11, "TERM_DRAW": 13, "REPLAY_SAMPLE": 14, "POLICY_SAMPLE": 15}
+    others |= {"FIRST_PROGRESS": 11, "TERM_DRAW": 13, "REPLAY_SAMPLE": 14, "POLICY_SAMPLE": 15, "STRESS": 16}
     assert {purpose.name: purpose for purpose in Purpose if purpose not in known.values()} == others
     assert STAGES["command"].purpose == Purpose.COMMAND
 

@@ -12,13 +12,14 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.prepare.environments import at_half_step, build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sources.isaacgym_tasks import driver
 from envcoder_bench.sources.isaacgym_tasks.importing import one_line
 from envcoder_bench.sources.isaacgym_tasks.source import read_yaml
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.contract import task_contract
+from envcoder_bench.tasks.spec import Can
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
 from envcoder_bench.tools.task_check import TaskCheck
@@ -68,6 +69,16 @@ def test_time_limit_truncates_and_the_tasks_reset_terminates():
     env.task.scene._gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
     (step,) = played(env, 1)
     assert step.terminated.tolist() == [False, True, False, False]
+
+
+def test_half_the_physics_step_keeps_the_control_step():
+    cfg = config()
+    spec = RunSpec.of(cfg)
+    assert Can.HALF_STEP in spec.task.can
+    tasks = [build_task(each, 2) for each in (spec, at_half_step(spec))]
+    assert tasks[1].substeps == 2 * tasks[0].substeps and tasks[1].dt == tasks[0].dt  # pyright: ignore
+    models = [task.pose_source().model for task in tasks]
+    assert models[1].opt.timestep == pytest.approx(0.5 * models[0].opt.timestep)
 
 
 def test_reassigned_tensors_keep_their_address_in_the_state():

@@ -68,19 +68,30 @@ def time_line(cfg: RunConfig, steps: float, played: float, physics: Physics | No
         played: those of evaluations, if every episode has its full length; not used for a GPU.
         physics: of the task, for a CPU; without it only the steps are known.
     """
-    size = f"{rounded(steps)} env-steps"
+    size, seconds = f"{rounded(steps)} env-steps", training_seconds(cfg, steps, played, physics, devices)
+    if seconds is None:
+        return size
+    if cfg.device != "cpu":
+        return f"{size}, {span(*seconds)} of training (at {GPU_STEPS[1]:,.0f} to {GPU_STEPS[0]:,.0f} env-steps/s)"
+    return f"{size}, {span(*seconds)} of training and evaluation (from the speed of the physics here, on idle cores)"
+
+
+def training_seconds(
+    cfg: RunConfig, steps: float, played: float, physics: Physics | None, devices: int = 1
+) -> tuple[float, float] | None:
+    """Return the least and the most seconds of training; None if they are not known. Arguments as of ``time_line``."""
     if cfg.device != "cpu":
         low, high = (steps / speed / devices for speed in GPU_STEPS)
-        return f"{size}, {span(low, high)} of training (at {GPU_STEPS[1]:,.0f} to {GPU_STEPS[0]:,.0f} env-steps/s)"
+        return low, high
     if physics is None:
-        return size
+        return None
     # both the physics and the learner take time
     flops, cores = learner_flops(cfg, physics.num_dofs), usable_cpus()
     low, high = (
         (steps + share * played) / physics.speed / of_physics + steps * flops / (per_core * cores)
         for share, of_physics, per_core in zip(EPISODES, PHYSICS_SHARE, FLOPS_PER_CORE)
     )
-    return f"{size}, {span(low, high)} of training and evaluation (from the speed of the physics here, on idle cores)"
+    return low, high
 
 
 def learner_flops(cfg: RunConfig, num_dofs: int) -> float:

@@ -23,7 +23,7 @@ from envcoder_bench.sources.isaacgym_tasks.source import Source, group_weights
 from envcoder_bench.sources.shipped import FOLDERS
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 from envcoder_bench.tasks.sim_task import COMMON_KEYS
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Can, TaskSpec
 
 log = logging.getLogger(__name__)
 SCALES = "reward_scales"  # the key of the weights of legged_gym's reward terms, constants of the state
@@ -54,7 +54,7 @@ def isaac_spec(task: str) -> TaskSpec:
         digest=digest,
         summary=f"{document[0] if document else source.task_class.__name__} ({source.address})",
         fitness_meaning="" if fitness is None else fitness.meaning,
-        can=frozenset(),
+        can=frozenset({Can.HALF_STEP} if "sim.substeps" in dotted(source.config) else ()),
         config_keys=(*COMMON_KEYS, *dotted(source.config)),
         try_code=code.baselines,
     )

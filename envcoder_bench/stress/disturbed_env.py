@@ -1,0 +1,190 @@
+"""An environment whose robots meet disturbances, the same in each group.
+
+An environment's lane says which draw of the grid it meets: the model differs from the start, actions come late, forces
+push and tilt, and observations see noise. Random numbers depend on seed, lane and step. So a group's numbers are the
+same alone and among others, bitwise on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.core import noise
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.purposes import Purpose
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.results.stress_grid import StressGrid
+from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.sim.base import Simulator, Variation
+from envcoder_bench.tasks.base import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GRAVITY = 9.81  # m/s^2
+# keys of the state that sensors measure: their quantity in the grid, and the columns
+_MEASURED = (
+    ("dof_pos", "dof_pos", slice(None)),
+    ("dof_vel", "dof_vel", slice(None)),
+    ("root_states", "linear_velocity", slice(7, 10)),
+    ("root_states", "angular_velocity", slice(10, 13)),
+    ("measured_heights", "measured_heights", slice(None)),
+)
+
+
+class DisturbedEnv(GroupedVecTask):
+    """Groups of ``(1 + draws) * episodes`` environments: those of the nominal draw first.
+
+    Args:
+        sim: the task's simulator.
+        grid: the draws and the episodes of each.
+
+    Attributes:
+        notes: lines on what this task does not notice.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        sim: Simulator,
+        layout: GroupLayout,
+        shapings: Sequence[Shaping],
+        seed: int,
+        grid: StressGrid,
+    ) -> None:
+        self.sim, self.grid, self.episode_seed, self._first_step = sim, grid, seed, 0
+        columns = {axis.name: _per_lane(grid.column(axis.name), grid.episodes) for axis in grid.axes}
+        self._lanes = torch.arange(layout.envs_per_group)
+        by_env = {name: x.repeat(layout.num_groups) for name, x in columns.items()}
+        sim.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
+        super().__init__(task, layout, shapings, [seed] * layout.num_groups)
+        self._prepare_forces(by_env)
+        # actions come late by whole control steps
+        late = torch.floor(by_env["delay"] / (1000.0 * task.dt) + 0.5).to(torch.int64)
+        self._late = late.to(self.device)
+        self._past = torch.zeros(1 + int(late.max()), self.num_envs, self.actions.shape[1], device=self.device)
+        # noise of a lane is the same in all groups
+        self._noise = columns["noise"].float().unsqueeze(1)
+        self._noisy = bool(self._noise.any())
+        self.notes = self._unseen(shapings)
+        self.strength = by_env["strength"].float().to(self.device)
+
+    def _unseen(self, shapings: Sequence[Shaping]) -> list[str]:
+        """Return lines on disturbances that this task or these candidates do not notice."""
+        notes = [] if "gravity_vec" in self.state else ["slope: orientations are observed relative to the ground"]
+        if all(shaping.effort for shaping in shapings):
+            notes.append("gains: candidates command efforts, so that there are no drives whose gains differ")
+        if not self.sim.floating:
+            base = self.sim.body_names[self.sim.base]
+            notes.append(f"mass, com, push: the base is fixed, so that they are of the heaviest body, {base}")
+        return notes
+
+    def _prepare_forces(self, by_env: dict[str, Tensor]) -> None:
+        sim, device = self.sim, self.device
+        masses = sim.body_masses.repeat(self.num_envs, 1).double()
+        masses[:, sim.base] *= by_env["mass"]
+        # a slope is gravity that is turned: the ground's frame is the world's
+        sine, cosine = torch.sin(by_env["slope"]), torch.cos(by_env["slope"])
+        turned = torch.stack([-sine, torch.zeros_like(sine), 1.0 - cosine], dim=1) * GRAVITY
+        self._weight = (masses.unsqueeze(2) * turned.unsqueeze(1)).float().to(device)
+        if "gravity_vec" in self.state:
+            self.state["gravity_vec"].copy_(torch.stack([-sine, torch.zeros_like(sine), -cosine], dim=1))
+        every, lasts = self.grid.push
+        steps = max(1, round(lasts / self.task.dt))
+        self._push_steps, self._push_every = steps, max(steps, round(every / self.task.dt))
+        moving = masses.sum(dim=1) if sim.floating else masses[:, sim.base]
+        self._impulse = (moving * by_env["push"] / (steps * self.task.dt)).float().to(device)
+        self._pushed = bool(self._impulse.any())
+        self._forced = self._pushed or bool(by_env["slope"].any())
+
+    # a control step
+
+    def advance(self, actions: Tensor, mask: Tensor | None = None) -> None:
+        if self._forced:
+            self._apply_forces()
+        self._past = torch.cat([actions.unsqueeze(0), self._past[:-1]])
+        late = self._past.gather(0, self._late.view(1, -1, 1).expand(1, -1, actions.shape[1]))[0]
+        super().advance(late, mask)
+        # what a policy sees as its last action is what it has asked for
+        limit = self.task.clip_actions
+        torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
+
+    def _apply_forces(self) -> None:
+        """Apply the slope's forces, and in some steps a push in a horizontal direction on the base."""
+        forces = self._weight.clone()
+        number, step = divmod(self.step_count - self._first_step, self._push_every)
+        first = self._push_every // 2
+        if self._pushed and first <= step < first + self._push_steps:
+            drawn = noise.uniform(self.episode_seed, number, Purpose.STRESS, self._lanes, 1)[:, 0]
+            angles = (2.0 * math.pi * drawn.double()).numpy()
+            along = torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], axis=1)).float()
+            along = along.repeat(self.layout.num_groups, 1).to(self.device)
+            forces[:, self.sim.base, :2] += self._impulse.unsqueeze(1) * along
+        self.sim.apply_forces(forces)
+
+    def observe(self, mask: Tensor | None = None) -> Tensor:
+        with self._measured():
+            return super().observe(mask)
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Add noise to the quantities of the state that sensors measure, and remove it afterwards."""
+        if not self._noisy:
+            yield
+            return
+        keys = [key for key in dict.fromkeys(key for key, _, _ in _MEASURED) if key in self.state]
+        before = {key: self.state[key].clone() for key in keys}
+        sizes = {key: self.state[key].shape[1] for key in keys}
+        drawn = noise.uniform(self.episode_seed, self.step_count, Purpose.STRESS, self._lanes, sum(sizes.values()))
+        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1).to(self.device)
+        by_key = dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
+        for key, quantity, columns in _MEASURED:
+            if key in by_key:
+                self.state[key][:, columns] += self.grid.sensor_noise[quantity] * by_key[key][:, columns]
+        if "root_states" in by_key:
+            small = self.grid.sensor_noise["orientation"] * by_key["root_states"][:, 3:6]
+            self.state["root_states"][:, 3:7] = _turned(self.state["root_states"][:, 3:7], small)
+        try:
+            yield
+        finally:
+            for key, x in before.items():
+                self.state[key].copy_(x)
+
+    def begin_all(self, step_count: int) -> Tensor:
+        self._first_step = step_count
+        return super().begin_all(step_count)
+
+    def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Let the episodes of all draws begin as those of the nominal draw, so that the draws alone differ."""
+        if self.step_count != self._first_step:
+            return drawn
+        shape = (self.layout.num_groups, -1, self.grid.episodes)
+        split = {key: x.view(*shape, *x.shape[1:]) for key, x in drawn.items()}
+        return {key: x[:, :1].expand_as(x).reshape(drawn[key].shape) for key, x in split.items()}
+
+    def begin_episodes(self, mask: Tensor) -> None:
+        self._past.masked_fill_(mask.view(1, -1, 1), 0.0)
+        super().begin_episodes(mask)
+
+
+def _per_lane(column: np.ndarray, episodes: int) -> Tensor:
+    return torch.from_numpy(column).double().repeat_interleave(episodes)
+
+
+def _turned(quat: Tensor, angles: Tensor) -> Tensor:
+    """Turn quaternions xyzw by small angles about the body's axes, by elementwise operations alone."""
+    x, y, z, w = quat.unbind(1)
+    a, b, c = (0.5 * angles).unbind(1)
+    turned = torch.stack(
+        [x + w * a + y * c - z * b, y + w * b + z * a - x * c, z + w * c + x * b - y * a, w - x * a - y * b - z * c],
+        dim=1,
+    )
+    p, q, r, s = turned.unbind(1)
+    return turned / torch.sqrt(p * p + q * q + r * r + s * s).unsqueeze(1)

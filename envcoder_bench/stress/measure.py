@@ -1,0 +1,221 @@
+"""The stress of a run's final policies: all candidates, seeds and draws of the grid, without training.
+
+The rows of a policy are the same alone and among others, bitwise on the CPU. So policies are measured in parts, as many
+at once as there is room for, and the rows of a part are on disk when it is done: a killed command goes on there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.words import counted, join_some
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.results.stress import FILE, Row, Settings, Stress, read_stress, write_stress
+from envcoder_bench.results.stress_grid import stress_grid
+from envcoder_bench.run.folder.checkpoint import GroupKey
+from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.prepare.groups import Group, prepare
+from envcoder_bench.run.seeds import run_seeds
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.stress.commands import probe_commands
+from envcoder_bench.stress.disturbed_env import DisturbedEnv
+from envcoder_bench.stress.motion import Motion
+from envcoder_bench.stress.sensors import unmeasured
+
+MOST_ENVS = 8_192  # environments of a part
+Policies = Mapping[GroupKey, tuple[nn.Module, str]]  # and the digest of its file
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to measure.
+
+    Attributes:
+        draws, episodes: fewer than the grid has, for a quick look; None: all.
+        seconds: the length of the episodes; None: full ones.
+        candidates: names; empty: all that have policies.
+    """
+
+    draws: int | None = None
+    episodes: int | None = None
+    seconds: float | None = None
+    candidates: Sequence[str] = ()
+
+
+@dataclass
+class Measured:
+    """The stress of a run, and why candidates are missing, by name."""
+
+    run: OpenedRun
+    stress: Stress
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log.info) -> Measured:
+    """Measure what stress.csv of a run's folder lacks, and return all of it.
+
+    Args:
+        tell: called with a line at the beginning of each part.
+
+    Raises:
+        UserError: it is not a run, it has no policy, or its task cannot be disturbed.
+    """
+    run = open_run(path)
+    with run.folder.locked(), settings_kept():
+        torch.set_num_threads(1)
+        policies, failed = _policies(run, asked.candidates)
+        with user_input():
+            settings = _settings(asked)
+            before = read_stress(run.folder.path)
+        if before is not None and not before.settings.same(settings):
+            had = f"{counted(before.settings.draws, 'draw')} of {counted(before.settings.episodes, 'episode')}"
+            raise UserError(f"{run.folder.path / FILE} has {had}, or another length: ask for the same, or remove it")
+        rows = [] if before is None else [row for row in before.rows if _is_fresh(row, policies)]
+        there = {row.key for row in rows}
+        kept = Stress(settings, ())
+        if before is not None:
+            commands = tuple(row for row in before.commands if (row.candidate, row.seed) in there)
+            kept = Stress(before.settings, tuple(rows), commands)
+        measured = Measured(run, kept, failed)
+        _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, tell)
+        measured.stress = read_stress(run.folder.path) or measured.stress  # as anybody will read it
+    return measured
+
+
+def _settings(asked: Asked) -> Settings:
+    grid = stress_grid()
+    draws = len(grid.draws) if asked.draws is None else asked.draws
+    episodes = grid.episodes if asked.episodes is None else asked.episodes
+    if not 1 <= draws <= len(grid.draws) or episodes < 1:
+        raise ValueError(
+            f"the grid has 1 to {len(grid.draws)} draws of at least one episode, not {draws} of {episodes}"
+        )
+    milliseconds = 0 if asked.seconds is None else round(1000.0 * asked.seconds)
+    return Settings(grid.version, draws, episodes, milliseconds)
+
+
+def _policies(run: OpenedRun, names: Sequence[str]) -> tuple[Policies, dict[str, str]]:
+    """Return the policies of candidates and seeds, and why candidates have none."""
+    policies: dict[GroupKey, tuple[nn.Module, str]] = {}
+    failed: dict[str, str] = {}
+    for name in names or run.sources:
+        run.source(name)
+        for seed in run_seeds(run.cfg):
+            try:
+                policy = load_policy(run, name, seed)
+            except UserError as error:
+                failed[name] = str(error)
+                continue
+            digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()[:16]
+            policies[name, seed] = (policy.module, digest)
+    if not policies:
+        raise UserError(next(iter(failed.values()), f"{run.folder.path}: it has no policy"))
+    return policies, failed
+
+
+def _is_fresh(row: Row, policies: Policies) -> bool:
+    """Return whether a row is of the policy that the run has now; rows of candidates that are not asked for stay."""
+    return row.key not in policies or policies[row.key][1] == row.policy
+
+
+def _measure(measured: Measured, policies: Policies, tell: Callable[[str], None]) -> None:
+    if not policies:
+        return
+    spec, settings = _spec(measured.run, {name for name, _ in policies}), measured.stress.settings
+    with user_input():
+        groups, faults = prepare(spec)
+    measured.failed.update({name: str(fault) for name, fault in faults.items()})
+    groups = [group for group in groups if group.key in policies]
+    size = max(1, MOST_ENVS // ((1 + settings.draws) * settings.episodes))
+    for first in range(0, len(groups), size):
+        part = groups[first : first + size]
+        last = first + len(part)
+        names = join_some([group.name for group in part])
+        tell(f"{counted(len(part), 'policy', 'policies')}, {last} of {len(groups)}: {names}")
+        modules = [policies[group.key][0] for group in part]
+        commands, reason = probe_commands(spec, part, lambda env, modules=modules: acting(env, modules))
+        rows, settings, faults = measure_groups(spec, part, policies, settings)
+        settings = replace(
+            settings,
+            absent={**settings.absent, **({"commands": reason} if reason else {})},
+            unmeasured={**measured.stress.settings.unmeasured, **{group.name: unmeasured(group) for group in part}},
+        )
+        measured.failed.update(faults)
+        before = measured.stress
+        measured.stress = Stress(settings, (*before.rows, *rows), (*before.commands, *commands))
+        write_stress(measured.run.folder.path, measured.stress)
+
+
+def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
+    """Return the policies of all groups as one function of padded observations; each has its own rows alone."""
+    modules = [module.to(env.device) for module in modules]
+
+    def act(obs: Tensor) -> Tensor:
+        actions = torch.zeros_like(env.actions)
+        for g, module in enumerate(modules):
+            rows = env.layout.slice(g)
+            actions[rows, : env.action_dims[g]] = module(obs[rows, : env.obs_dims[g]].contiguous())
+        return actions
+
+    return act
+
+
+def _spec(run: OpenedRun, names: set[str]) -> RunSpec:
+    """Return the run with these candidates on the CPU, whose simulator can give each environment its own model."""
+    cfg, spec = run.cfg, run.spec
+    if cfg.device != "cpu" and not cfg.untrusted:
+        spec = spec.changed(compile_shapers=False)  # the run did not compile kernels for this device
+    kept = tuple(source for source in spec.sources if source.name in names)
+    return replace(spec.changed(sim="mujoco_cpu", device="cpu"), sources=kept)
+
+
+def measure_groups(
+    spec: RunSpec, groups: Sequence[Group], policies: Policies, settings: Settings
+) -> tuple[list[Row], Settings, dict[str, str]]:
+    """Return the rows of groups that play at once, the settings with what is absent, and faults by candidate."""
+    grid = settings.grid
+    layout = GroupLayout(len(groups), (1 + settings.draws) * settings.episodes)
+    task = build_task(spec, layout.num_envs)
+    sim = task.simulator()
+    if sim is None:
+        raise UserError(f"{task.name} brings its own simulation, which cannot be disturbed: there is no stress of it")
+    with user_input():
+        env = DisturbedEnv(task, sim, layout, [group.evaluation for group in groups], spec.config.seed, grid)
+        motion = Motion(env)
+    steps = env.full_episode
+    if settings.milliseconds:
+        steps = min(steps, max(1, round(settings.milliseconds / (1000.0 * task.dt))))
+    with torch.no_grad():
+        act = acting(env, [policies[group.key][0] for group in groups])
+        played = run_episodes(env, act, 1, EVALUATION_STEP, steps=steps, recorder=motion).cpu()
+    env.dispatch.poll()
+    shape = (layout.num_groups, 1 + settings.draws, settings.episodes)
+    fitness = played.fitness.double().view(shape).mean(dim=2).tolist()
+    whole = (played.length >= steps).double().view(shape).mean(dim=2).tolist()
+    columns = motion.columns()
+    rows = []
+    for g, group in enumerate(groups):
+        if g in env.failures:
+            continue
+        digest = policies[group.key][1]
+        for draw in range(1 + settings.draws):
+            moved = dict(columns[g][draw])
+            contacts = moved.pop("new_contacts")
+            values = (settings.episodes, fitness[g][draw], whole[g][draw], moved, contacts, digest)
+            rows.append(Row(group.name, group.seed, draw, *values))
+    faults = {groups[g].name: str(fault) for g, fault in env.failures.items()}
+    return rows, replace(settings, absent=motion.absent, notes=env.notes), faults

@@ -1,0 +1,159 @@
+"""How policies move: what fitness does not say of chatter, saturation, limits, feet, energy and contacts."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.stress.disturbed_env import GRAVITY, DisturbedEnv
+
+TOUCH = 1.0  # N: more force on a body is a contact
+SATURATED = 0.98  # share of the limit
+SLOWEST = 0.1  # m/s; the cost of transport of a slower robot says nothing
+FEET = ("feet_indices", "extremities_index")  # constants of tasks that name the bodies which are feet
+
+
+class Motion:
+    """Measures the motion in a round of episodes; a ``recorder`` of ``run_episodes``.
+
+    Attributes:
+        absent: why columns are not measured, by the name of the column.
+    """
+
+    def __init__(self, env: DisturbedEnv) -> None:
+        self._env, sim = env, env.sim
+        task, n, device = env.task, env.num_envs, env.device
+        self.absent: dict[str, str] = {"velocity_saturation": "the model has no limits of velocities"}
+        # efforts: torque limits scale with the motors' strength
+        limits = sim.effort_limits
+        self._limited = (torch.isfinite(limits) & (limits > 0.0)).to(device)
+        self._limits = env.strength.unsqueeze(1) * limits.to(device)[self._limited] * SATURATED
+        if not bool(self._limited.any()):
+            self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
+        # ranges of the joints
+        lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
+        self._ranged = (torch.isfinite(lower) & torch.isfinite(upper)).to(device)
+        self._lower, self._upper = (x.to(device)[self._ranged] for x in (lower, upper))
+        if not bool(self._ranged.any()):
+            self.absent["limit_margin"] = "no joint of the model has a range"
+        # feet
+        feet = next((task.constants[name] for name in FEET if name in task.constants), None)
+        self._feet = None if feet is None else feet.to(torch.int64).tolist()
+        if self._feet is None:
+            self.absent |= dict.fromkeys(("foot_impact", "foot_slip"), "the task does not say which bodies are feet")
+        else:
+            self._points, self._points_before = sim.track(self._feet), torch.zeros(n, len(self._feet), 3, device=device)
+        self._loaded = torch.zeros(n, len(self._feet or ()), dtype=torch.bool, device=device)
+        self._mass = float(sim.body_masses.sum())
+        if not sim.floating:
+            self.absent["cost_of_transport"] = "the robot's base is fixed"
+        # sums over the steps of each environment, and numbers of every step
+        self._sums = {name: torch.zeros(n, device=device) for name in ("steps", "saturated", "energy", "way")}
+        self._slip = torch.zeros(2, n, device=device)
+        self._touched = torch.zeros(n, len(sim.body_names), dtype=torch.bool, device=device)
+        self._series: dict[str, list[Tensor]] = {"action_acceleration": [], "limit_margin": [], "foot_impact": []}
+        self._acted = [torch.zeros_like(env.actions) for _ in range(2)]
+        self._widths = env.layout.per_env(torch.tensor(env.action_dims, device=device))
+        self._place = sim.root_states[:, :2].clone()
+
+    def step(self, t: int, active: Tensor, ended: Tensor) -> None:
+        """Measure the ``t``-th step of the environments that it does not end."""
+        env, sim, alive = self._env, self._env.sim, active & ~ended
+        if t == 0:
+            self._place.copy_(sim.root_states[:, :2])
+        self._sums["steps"] += alive
+        # actions: second differences, from the third step on
+        acceleration = env.actions - 2.0 * self._acted[0] + self._acted[1]
+        self._acted = [env.actions.clone(), self._acted[0]]
+        rate = torch.sqrt(_summed(acceleration * acceleration) / self._widths) / env.task.dt**2
+        self._add("action_acceleration", rate, alive if t >= 2 else torch.zeros_like(alive))
+        # efforts and joints
+        if "torque_saturation" not in self.absent:
+            full = (sim.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
+            self._sums["saturated"] += alive * full / int(self._limited.sum())
+        if "limit_margin" not in self.absent:
+            pos = sim.dof_pos[:, self._ranged]
+            margin = torch.minimum(pos - self._lower, self._upper - pos) / (self._upper - self._lower)
+            self._add("limit_margin", margin.amin(dim=1), alive)
+        self._sums["energy"] += alive * _summed((sim.dof_force * sim.dof_vel).abs()) * env.task.dt
+        moved = sim.root_states[:, :2] - self._place
+        self._place.copy_(sim.root_states[:, :2])
+        self._sums["way"] += alive * torch.sqrt(_summed(moved * moved))
+        # contacts
+        force = torch.sqrt(_summed(sim.contact_forces * sim.contact_forces))
+        self._touched |= alive.unsqueeze(1) & (force > TOUCH)
+        if self._feet is not None:
+            self._step_of_feet(t, force[:, self._feet], alive)
+
+    def _step_of_feet(self, t: int, force: Tensor, alive: Tensor) -> None:
+        loaded = force > TOUCH
+        # the robot is dropped where an episode begins: that is not an impact of its gait
+        landing = loaded & ~self._loaded & (t * self._env.task.dt > 0.5)
+        impact = torch.where(landing, force, 0.0).amax(dim=1) / (self._mass * GRAVITY)
+        self._add("foot_impact", impact, alive & landing.any(dim=1))
+        moved = (self._points - self._points_before)[..., :2]
+        speed = torch.sqrt(_summed(moved * moved)) / self._env.task.dt
+        both = (loaded & self._loaded & alive.unsqueeze(1)).float()
+        self._slip += torch.stack([_summed(speed * both), _summed(both)])
+        self._loaded = loaded
+        self._points_before.copy_(self._points)
+
+    def _add(self, name: str, values: Tensor, where: Tensor) -> None:
+        self._series[name].append(torch.where(where, values, torch.nan))
+
+    def columns(self) -> list[list[dict[str, Any]]]:
+        """Return the columns by group and draw; NaN where nothing was measured."""
+        env, grid = self._env, self._env.grid
+        shape = (env.layout.num_groups, -1, grid.episodes)
+        sums = {name: x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for name, x in self._sums.items()}
+        slip, stood = (x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for x in self._slip)
+        touched = np.any(self._touched.cpu().numpy().reshape(*shape, len(env.sim.body_names)), axis=2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            numbers = {
+                "action_acceleration": self._percentile("action_acceleration", 95, shape),
+                "torque_saturation": sums["saturated"] / sums["steps"],
+                "limit_margin": self._percentile("limit_margin", 5, shape),
+                "foot_impact": self._percentile("foot_impact", 95, shape),
+                "foot_slip": slip / stood,
+                "cost_of_transport": np.where(
+                    sums["way"] > SLOWEST * sums["steps"] * env.task.dt,
+                    sums["energy"] / (self._mass * GRAVITY * sums["way"]),
+                    np.nan,
+                ),
+            }
+        groups, draws = touched.shape[:2]
+        return [
+            [
+                {
+                    **{name: float(x[g, k]) for name, x in numbers.items() if name not in self.absent},
+                    "new_contacts": self._new_contacts(touched[g, k] & ~touched[g, 0]),
+                }
+                for k in range(draws)
+            ]
+            for g in range(groups)
+        ]
+
+    def _percentile(self, name: str, percent: float, shape: tuple[int, ...]) -> np.ndarray:
+        """Return a percentile over steps and episodes, ``(groups, draws)``."""
+        series = self._series[name]
+        if not series:
+            return np.full((shape[0], self._env.layout.envs_per_group // shape[2]), np.nan)
+        steps = torch.stack(series, dim=1).cpu().numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # rows without a number
+            return np.asarray(np.nanpercentile(steps.reshape(shape[0], -1, shape[2] * len(series)), percent, axis=2))
+
+    def _new_contacts(self, bodies: np.ndarray) -> str:
+        return " ".join(name for name, touches in zip(self._env.sim.body_names, bodies) if touches)
+
+
+def _summed(x: Tensor) -> Tensor:
+    """Return the sum over the last axis, in a fixed order, so that it does not depend on the number of rows."""
+    total = x[..., 0].clone()
+    for column in range(1, x.shape[-1]):
+        total = total + x[..., column]
+    return total

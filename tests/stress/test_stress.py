@@ -1,0 +1,176 @@
+"""Planted policies are found by their columns, and a policy's stress depends on nothing but the policy."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from helpers import SETTINGS, SHORT, refused
+from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS, groups_of, stress_of
+
+from envcoder_bench import evaluate
+from envcoder_bench.__main__ import main
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.results.stress import FILE, Settings
+from envcoder_bench.run.prepare.environments import build_env, build_task
+from envcoder_bench.stress import measure
+from envcoder_bench.stress.disturbed_env import DisturbedEnv
+from envcoder_bench.stress.measure import Asked, stress_run
+from envcoder_bench.tasks.sim_task import SimTask
+
+SMALL = Settings(1, draws=4, episodes=2, milliseconds=400)
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return groups_of("Cartpole", CARTPOLE, list(BALANCE))
+
+
+@pytest.fixture(scope="module")
+def small(cartpole):
+    return stress_of(*cartpole, BALANCE, SMALL)
+
+
+def test_chatter_and_fragility_to_delay_are_found_and_nothing_in_sound_policies(cartpole):
+    stress = stress_of(*cartpole, BALANCE, Settings(1, draws=64, episodes=1, milliseconds=2000))
+    by_name = {each.candidate: each for each in stress.summaries}
+    for name in ("sound", "soft", "chatter"):
+        assert by_name[name].passes and by_name[name].breaks is None, by_name[name]
+    fragile = by_name["delay_fragile"]
+    assert not fragile.passes and fragile.nominal == 1.0 and fragile.breaks is not None
+    assert (fragile.breaks.axis.name, fragile.breaks.high) == ("delay", 40.0)
+    jerks = {name: each.motion["action_acceleration"] for name, each in by_name.items()}
+    assert jerks["chatter"] > 3.0 * max(jerks["sound"], jerks["soft"])
+    told = stress.disagreement(["delay_fragile", "sound"])
+    assert told.startswith("delay_fragile is first by fitness, but ends early in") and told.endswith(" in 0%")
+    assert {"foot_slip", "cost_of_transport", "velocity_saturation"} <= stress.settings.absent.keys()
+    assert any("gains" in note for note in stress.settings.notes)
+
+
+def test_fragility_to_friction_is_found():
+    scripts = groups_of("Anymal", ANYMAL, list(STANDS))
+    stress = stress_of(*scripts, STANDS, Settings(1, draws=64, episodes=1, milliseconds=2000))
+    by_name = {each.candidate: each for each in stress.summaries}
+    breaks = by_name["friction_fragile"].breaks
+    assert breaks is not None and breaks.axis.name == "friction" and not by_name["friction_fragile"].passes
+    assert by_name["stand"].passes and by_name["stand"].breaks is None
+    assert not stress.settings.notes and [*stress.settings.absent] == ["velocity_saturation"]
+    motion = by_name["stand"].motion
+    assert motion["action_acceleration"] == 0.0 and 0.0 < motion["foot_slip"] < 0.3 and motion["limit_margin"] > 0.05
+
+
+def test_noise_is_seen_and_not_lived(cartpole):
+    spec, groups = cartpole
+    grid = SMALL.grid
+    layout = GroupLayout(1, (1 + SMALL.draws) * SMALL.episodes)
+    task = build_task(spec, layout.num_envs)
+    env = DisturbedEnv(task, task.simulator(), layout, [groups[0].evaluation], 0, grid)
+    obs = env.begin_all(EVALUATION_STEP)
+    true = torch.cat([task.state[key] for key in ("dof_pos", "dof_vel")], dim=1)[:, [0, 2, 1, 3]]
+    error = (obs[:, :4] - true).abs() / torch.tensor([grid.sensor_noise[key] for key in ("dof_pos", "dof_vel")] * 2)
+    shares = torch.from_numpy(grid.column("noise")).repeat_interleave(SMALL.episodes)
+    assert not bool(error[: SMALL.episodes].any()) and bool((error[SMALL.episodes :].amax(dim=1) > 0.0).all())
+    assert bool((error.amax(dim=1) <= shares + 1e-3).all())
+    assert torch.equal(
+        true[: SMALL.episodes], true[-SMALL.episodes :]
+    )  # all draws begin alike, also after they were seen
+
+
+def test_stress_is_the_same_alone_and_among_others(cartpole, small):
+    spec, _ = cartpole
+    _, groups = groups_of("Cartpole", CARTPOLE, ["chatter"])  # functions are not shared
+    alone = stress_of(spec, groups, BALANCE, SMALL)
+    assert alone.rows == tuple(row for row in small.rows if row.candidate == "chatter")
+    assert len({row.fitness for row in small.rows}) > 1
+
+
+def test_the_nominal_draw_is_the_run_s_evaluation(cartpole, small):
+    spec, groups = cartpole
+    env = build_env(spec, [group.evaluation for group in groups], [spec.config.seed] * len(groups), SMALL.episodes)
+
+    def policy(obs):
+        parts = zip(obs.split(SMALL.episodes), groups)
+        return torch.cat([BALANCE[group.name](x).clamp(-1, 1) for x, group in parts])
+
+    with torch.no_grad():
+        played = run_episodes(env, policy, 1, EVALUATION_STEP, steps=round(0.4 / env.task.dt))
+    nominal = [row.fitness for row in small.rows if row.draw == 0]
+    assert nominal == played.fitness.double().mean(dim=1).tolist()
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run of two candidates with two seeds."""
+    folder = tmp_path_factory.mktemp("stress")
+    texts = {"a": CARTPOLE, "b": f"{CARTPOLE}\n"}
+    few = {"learning_iterations": 1, "seeds": 2, "baselines": False, "evaluation.points": 1, "compile_shapers": False}
+    return evaluate("Cartpole", texts, output_dir=folder / "run", **{**SETTINGS, **SHORT, **few}).folder
+
+
+def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folder, monkeypatch):
+    asked, file = Asked(draws=4, episodes=1), run_folder / FILE
+    whole = stress_run(run_folder, asked).stress
+    text = file.read_bytes()
+    file.unlink()
+    monkeypatch.setattr(measure, "MOST_ENVS", 1)
+    write, parts = measure.write_stress, []
+
+    def killed(*args):
+        parts.append(args)
+        if len(parts) == 3:
+            raise KeyboardInterrupt
+        write(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(measure, "write_stress", killed)
+        stress_run(run_folder, asked)
+    played = []
+    monkeypatch.setattr(measure, "measure_groups", _counted(measure.measure_groups, played))
+    assert sorted(stress_run(run_folder, asked).stress.rows, key=str) == sorted(whole.rows, key=str)
+    assert file.read_bytes() == text and len(played) == 2
+    assert not stress_run(run_folder, asked).failed and len(played) == 2  # all is there
+    with pytest.raises(UserError, match="has 4 draws of 1 episode,"):
+        stress_run(run_folder, dataclasses.replace(asked, draws=5))
+
+
+def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_folder, capsys):
+    words = ["stress", str(run_folder), "--draws", "4", "--episodes", "1"]
+    stress_run(run_folder, Asked(draws=4, episodes=1))
+    assert main([*words, "--rank_by", "stress"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 draws of 1 episode, ranked by the worst decile" in shown and "deployable" not in shown
+    assert shown.count("not measured: ") == 4 and "Under stress" in (run_folder / "report.html").read_text()
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "stress" and {each["candidate"] for each in document["ranking"]} == {"a", "b"}
+    assert len(document["ranking"][0]["worst_decile"]) == 3 and document["settings"]["draws"] == 4
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--draws", "65"], "the grid has 1 to 64 draws"),
+        (["--candidate", "c"], "no candidate 'c'"),
+        (["--seconds", "0"], "--seconds 0: it must be greater than 0"),
+    ],
+)
+def test_bad_input_is_one_line(run_folder, words, told, capsys):
+    assert told in refused(main, ["stress", run_folder, *words], capsys)
+
+
+def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):
+    spec, groups = cartpole
+    monkeypatch.setattr(SimTask, "simulator", lambda self: None)
+    with pytest.raises(UserError, match="Cartpole brings its own simulation, which cannot be disturbed"):
+        stress_of(spec, groups, BALANCE, SMALL)
+
+
+def _counted(function, calls):
+    def call(*args):
+        calls.append(args)
+        return function(*args)
+
+    return call
