@@ -179,8 +179,7 @@ class WidensCfg(WalkCfg):
 class RunnerCfg(RslRlOnPolicyRunnerCfg):
     num_steps_per_env, max_iterations, save_interval, experiment_name, obs_groups = 8, 2, 50, "small", {}
     policy = RslRlPpoActorCriticCfg(
-        init_noise_std=1.0, actor_hidden_dims=[16], critic_hidden_dims=[16, 8], activation="elu",
-        actor_obs_normalization=False, critic_obs_normalization=False,
+        init_noise_std=1.0, actor_hidden_dims=[16], critic_hidden_dims=[16, 8], activation="elu"
     )  # fmt: skip
     algorithm = RslRlPpoAlgorithmCfg(
         value_loss_coef=1.0, use_clipped_value_loss=True, clip_param=0.2, entropy_coef=0.01, num_learning_epochs=2,

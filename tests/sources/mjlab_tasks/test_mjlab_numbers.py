@@ -142,7 +142,7 @@ def test_a_reset_of_a_neighbour_writes_no_commands_of_a_group():
     for of_neighbour, written in ((True, [False, False, True, True]), (False, [True, True, False, False])):
         ctrl[:] = 7.0  # as an actuator whose torque follows from the state computes another one after the step
         mask = torch.tensor([False, not of_neighbour, of_neighbour, False])
-        world.write_first_commands(mask)
+        world.begun(mask)
         assert (ctrl[:, 0] != 7.0).tolist() == written
 
 
@@ -213,7 +213,9 @@ def test_a_registered_term_that_is_not_finite_is_0_as_in_mjlab():
 def test_a_restored_task_continues_bitwise(name, backend):
     size = 3
     history = {"observations": {"actor": {"history_length": 2}}, **MORE}
-    first, second = (Driven(name, size, 2, backend, [{}, history], 9, begin=begins) for begins in (True, False))
+    first, second = (
+        Driven(name, size, 2, backend, patches=[{}, history], limit=9, begin=begins) for begins in (True, False)
+    )
     sequence = actions(size, first.task.num_dofs, 30)
     for action in sequence[:14]:
         first.step(action)
