@@ -10,10 +10,14 @@ from functools import partial
 
 from envcoder_bench.compile.program import FLOATS, Node, Number, Obstacle, Output, Program
 
+MAX_SHARE = 12  # largest share in (k * n + offset) // share; the sample sizes have all remainders of such divisions
+MAX_DIVISOR = 64  # largest divisor in n // divisor and n % divisor, if one of the sample sizes is a multiple of it
+
 Formula = Callable[[Program, int], int]  # (program, node of the number of environments) to node
+Count = Callable[[int], int]  # an integer as a function of the number of environments
 _REASON = (
     "depends on how many environments there are (x.shape[0], len(x)) in a way that cannot be compiled: use that number"
-    " for shapes, torch.arange(n), and products of it with a constant, and do not branch on it"
+    " for shapes, torch.arange(n), and sums, products and whole quotients of it, and do not branch on it"
 )
 
 
@@ -99,44 +103,86 @@ def _bits(node: Node) -> object:
 
 
 def _formulas(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
-    """Yield formulas in the number of environments n that give each of the values exactly.
-
-    They are ``slope * n + offset`` of whole numbers, and ``factor * n``, ``factor / n`` and ``factor / (n - 1)`` in
-    double precision.
-    """
-    if kind == "b":
+    """Yield formulas in the number of environments that give each of the values exactly."""
+    if kind == "b" or any(not float(value).is_integer() for value in values):
+        yield from _products(kind, values, sizes) if kind in FLOATS else ()
         return
-    if all(float(value).is_integer() for value in values):
-        slope, rest = divmod(int(values[1] - values[0]), sizes[1] - sizes[0])
-        offset = int(values[0]) - slope * sizes[0]
-        if slope and rest == 0 and [slope * n + offset for n in sizes] == [int(value) for value in values]:
-            yield partial(_linear, kind=kind, slope=slope, offset=offset)
-    elif kind in FLOATS:
-        yield from _products(kind, values, sizes)
+    wanted = [int(value) for value in values]
+    for count, make in _counts(wanted, sizes):
+        counts = [count(size) for size in sizes]
+        slope, rest = divmod(wanted[1] - wanted[0], counts[1] - counts[0] or 1)
+        offset = wanted[0] - slope * counts[0]
+        if slope and rest == 0 and [slope * n + offset for n in counts] == wanted:
+            yield partial(_linear, kind=kind, slope=slope, make=make, offset=offset)
 
 
-def _linear(p: Program, n: int, kind: str, slope: int, offset: int) -> int:
-    scaled = n if slope == 1 else p.add("mul", "i64", n, p.const(slope, "i64"))
-    return p.cast(_plus(p, scaled, offset), kind)
+def _linear(p: Program, n: int, kind: str, slope: int, make: Formula, offset: int) -> int:
+    return p.cast(_plus(p, _times(p, make(p, n), slope), offset), kind)
+
+
+def _share(p: Program, n: int, share: float) -> int:
+    return p.cast(p.add("mul", "f64", p.const(share, "f64"), p.cast(n, "f64")), "i64")
+
+
+def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count, Formula]]:
+    """Yield integers that functions compute from the number of environments, common ones first."""
+    # n itself
+    yield lambda n: n, lambda p, n: n
+    # shares, rounded down or up: (k n + offset) // divisor
+    divisors = [d for d in range(2, MAX_DIVISOR + 1) if any(size % d == 0 for size in sizes)]
+    for divisor in divisors:
+        small = divisor <= MAX_SHARE
+        for k in range(1, divisor if small else 2):
+            for offset in range(divisor) if small else (0, divisor - 1):
+                count = (k, offset, divisor)
+                yield (
+                    lambda n, count=count: (count[0] * n + count[1]) // count[2],
+                    lambda p, n, count=count: _quotient(p, _plus(p, _times(p, n, count[0]), count[1]), count[2]),
+                )
+    for divisor in divisors:
+        yield (
+            lambda n, d=divisor: n % d,
+            lambda p, n, d=divisor: p.add("remainder", "i64", n, p.const(d, "i64")),
+        )
+    for share in (percent / 100 for percent in range(1, 100)):  # int(share * n), with its rounding
+        yield lambda n, share=share: int(share * n), partial(_share, share=share)
+    # counts that are bounded
+    for op, limit, pick in (("minimum", max(wanted), min), ("maximum", min(wanted), max)):
+        yield (
+            lambda n, limit=limit, pick=pick: pick(n, limit),
+            lambda p, n, op=op, limit=limit: p.add(op, "i64", n, p.const(limit, "i64")),
+        )
+
+
+def _times(p: Program, x: int, factor: int) -> int:
+    return x if factor == 1 else p.add("mul", "i64", x, p.const(factor, "i64"))
 
 
 def _plus(p: Program, x: int, offset: int) -> int:
     return x if offset == 0 else p.add("add", "i64", x, p.const(offset, "i64"))
 
 
+def _quotient(p: Program, x: int, divisor: int) -> int:
+    return x if divisor == 1 else p.add("floordiv", "i64", x, p.const(divisor, "i64"))
+
+
 def _products(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
-    for op, offset in (("mul", 0), ("div", 0), ("div", -1)):
+    """Yield ``factor * n``, ``factor / n``, ``factor / (n - 1)`` and ``factor / (n + 1)``, in double precision."""
+    for op, offset in (("mul", 0), ("div", 0), ("div", -1), ("div", 1)):
         for size, value in zip(sizes, values):
             exact = value / size if op == "mul" else value * (size + offset)
             for factor in (exact, float(f"{exact:.9g}"), float(f"{exact:.6g}")):
                 results = [factor * n if op == "mul" else factor / (n + offset) for n in sizes]
                 if [_rounded(result, kind) for result in results] == [_rounded(number, kind) for number in values]:
-                    yield partial(_product, kind=kind, op=op, factor=factor, offset=offset)
+                    yield _product(kind, op, factor, offset)
 
 
 def _rounded(value: Number, kind: str) -> float:
     return struct.unpack("f", struct.pack("f", value))[0] if kind == "f32" else float(value)
 
 
-def _product(p: Program, n: int, kind: str, op: str, factor: float, offset: int) -> int:
-    return p.cast(p.add(op, "f64", p.const(factor, "f64"), p.cast(_plus(p, n, offset), "f64")), kind)
+def _product(kind: str, op: str, factor: float, offset: int) -> Formula:
+    def make(p: Program, rows: int) -> int:
+        return p.cast(p.add(op, "f64", p.const(factor, "f64"), p.cast(_plus(p, rows, offset), "f64")), kind)
+
+    return make

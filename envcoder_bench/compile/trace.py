@@ -35,9 +35,10 @@ from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
 # Numbers of environments of the samples; other axes are unlikely to have these lengths. A function that may depend on
-# the number is recorded with two sizes, and with all if the two programs differ.
+# the number is recorded with two sizes, and with all if the two programs differ. The first two are congruent only
+# modulo 313; together the sizes have every remainder of division by 2 to 12, which distinguishes formulas.
 ROWS = 131
-SIZES = (ROWS, 444, 473, 1600)
+SIZES = (ROWS, 444, 473, 514, 566, 821, 999, 1057, 1135, 1161, 1168, 1268, 1392, 1440, 1470, 1600)
 
 
 Recorded = Program | Obstacle
