@@ -153,19 +153,6 @@ def test_extension_keeps_it_and_evaluates_new_seeds_only(files, whole, tmp_path,
 
 
 @pytest.mark.slow
-def test_run_of_an_older_version_can_be_extended(files, whole, tmp_path):
-    small = run(tmp_path / "run", *WORDS, "--candidates", *files, "--seeds", 1)
-    for name in ("results.csv", "episodes.csv"):
-        lines = (small / name).read_text().splitlines(keepends=True)
-        (small / name).write_text("".join(line for line in lines if UNTRAINED not in line))
-    record = json.loads((small / "run.json").read_text())
-    del record["files"]  # there were no digests
-    (small / "run.json").write_text(json.dumps(record))
-    assert extend(small, seeds=2).complete
-    assert own_rows(small) == own_rows(whole)[1:]
-
-
-@pytest.mark.slow
 def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
     play = rows_module.run_episodes
 
