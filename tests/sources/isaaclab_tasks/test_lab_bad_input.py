@@ -1,11 +1,12 @@
 """Bad input to tasks of Isaac Lab: one clear line, and exit code 2."""
 
+import os
+import subprocess
 import sys
 
 import gymnasium
 import pytest
 
-from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.sources.isaaclab_tasks.source import find_source
 from isaaclab_mujoco import checkout
 
@@ -44,21 +45,27 @@ def register():
         del gymnasium.registry[name]
 
 
-def test_without_isaac_lab_the_line_says_what_to_set(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv(checkout.VARIABLE, str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["eval-shapers", "--task", WALK, "--describe"])
-    assert main() == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+def told(path):
+    """What the command says with this ISAACLAB_PATH, in a process that has not imported Isaac Lab."""
+    code = "import sys; from envcoder_bench.cli.eval_shapers import main; sys.exit(main())"
+    words, env = ["--task", WALK, "--describe"], {**os.environ, checkout.VARIABLE: str(path)}
+    done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+def test_without_isaac_lab_the_line_says_what_to_set(tmp_path):
+    line = told(tmp_path)
     assert "is not a checkout of Isaac Lab" in line and "set ISAACLAB_PATH" in line
 
 
-def test_another_version_is_named(monkeypatch, tmp_path):
+def test_another_version_is_named(tmp_path):
     package = tmp_path / "source" / "isaaclab" / "isaaclab"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (tmp_path / "VERSION").write_text("3.0.0\n")
-    monkeypatch.setenv(checkout.VARIABLE, str(tmp_path))
-    assert "is Isaac Lab 3.0.0; isaaclab_mujoco runs 2.0 to 2.3" in refused(WALK)
+    assert "is Isaac Lab 3.0.0; isaaclab_mujoco runs 2.0 to 2.3" in told(tmp_path)
 
 
 def test_unknown_names_have_near_matches():
