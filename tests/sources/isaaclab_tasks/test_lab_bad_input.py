@@ -55,11 +55,13 @@ def told(path):
     return line
 
 
+@pytest.mark.slow
 def test_without_isaac_lab_the_line_says_what_to_set(tmp_path):
     line = told(tmp_path)
     assert "is not a checkout of Isaac Lab" in line and "set ISAACLAB_PATH" in line
 
 
+@pytest.mark.slow
 def test_another_version_is_named(tmp_path):
     package = tmp_path / "source" / "isaaclab" / "isaaclab"
     package.mkdir(parents=True)
