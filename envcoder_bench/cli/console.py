@@ -286,15 +286,6 @@ def terrain_words(
     return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
 
 
-def run_under_stress(result: RunResult, draws: int | None, episodes: int | None, rank_by: str | None) -> int:
-    """Run ``envcoder-bench stress`` with a run's policies."""
-    from envcoder_bench.cli.verbs import stress
-
-    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
-    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-    return stress([str(result.folder), *given])
-
-
 def run_on_terrains(words: Sequence[str], result: RunResult) -> int:
     """Run eval-policies with a run's candidates, in its folder ``terrains``; ``words`` are of ``terrain_words``."""
     from envcoder_bench.cli import eval_policies

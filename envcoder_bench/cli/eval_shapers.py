@@ -263,7 +263,6 @@ def _main(words: list[str]) -> int:
         conclude,
         resumable,
         run_on_terrains,
-        run_under_stress,
         terrain_words,
     )
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
@@ -301,5 +300,14 @@ def _main(words: list[str]) -> int:
         )
         code = conclude(result, args.video, console, on_terrains, args.stress)
         if result.complete and not code and args.stress:
-            code = run_under_stress(result, args.stress_draws, args.stress_episodes, args.rank_by)
+            code = _under_stress(result.folder, args.stress_draws, args.stress_episodes, args.rank_by)
         return run_on_terrains(on_terrains, result) if on_terrains and result.complete and not code else code
+
+
+def _under_stress(folder: Path, draws: int | None, episodes: int | None, rank_by: str | None) -> int:
+    """Run ``envcoder-bench stress`` with the policies of a run."""
+    from envcoder_bench.cli.verbs import stress
+
+    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
+    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+    return stress([str(folder), *given])
