@@ -5,7 +5,7 @@ import gc
 from pathlib import Path
 
 from envcoder_bench.cli.command_line import PlainParser, count
-from envcoder_bench.cli.json_output import put, show
+from envcoder_bench.cli.json_output import show
 from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import stamped_folder
@@ -51,7 +51,9 @@ def score_model_parser() -> PlainParser:
     parser.add_argument("--unseen_seed", type=count, metavar="N", help="seed of the unseen tasks (default: drawn now)")
     parser.add_argument("--max_cost", type=float, metavar="USD", help="US dollars for all requests together")
     parser.add_argument("--output_dir", metavar="DIR", help="a new folder (default: scores/<model>_<time>)")
-    parser.add_argument("--resume", metavar="DIR", help="continue the score in DIR; takes no other flags")
+    parser.add_argument(
+        "--resume", metavar="DIR", help="continue the score in DIR; takes a higher --max_cost, and no other flags"
+    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="change a key of cfg/ in all searches")
     return parser
 
@@ -62,11 +64,10 @@ def score_model(words: list[str]) -> int:
     args = parser.parse_args(rest)
     for word in args.overrides:
         parser.error(f"'{word}' is neither a flag nor key=value")
-    given = [name for name in _FLAGS if getattr(args, name) is not None]
+    given = [name for name in _FLAGS if getattr(args, name) is not None and name != "max_cost"]
     if args.resume and (given or overrides):
-        raise UserError(
-            f"--resume takes no other flags: leave out {', '.join([*(f'--{name}' for name in given), *overrides])}"
-        )
+        others = ", ".join([*(f"--{name}" for name in given), *overrides])
+        raise UserError(f"--resume takes no other flags but a higher --max_cost: leave out {others}")
     if not args.resume and not args.llm:
         raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
     try:
@@ -85,13 +86,15 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
     from envcoder_bench.score.document import score_document
     from envcoder_bench.score.leaderboard import score_json
     from envcoder_bench.score.page import score_page, score_text
-    from envcoder_bench.score.run import ScoreFolder, begin, run_score
+    from envcoder_bench.score.run import ScoreFolder, begin, raise_cost, run_score
     from envcoder_bench.search.screen import View
 
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=False, with_page=False)
     if args.resume:
         folder, config = ScoreFolder.open(Path(args.resume).resolve())
+        if args.max_cost is not None:
+            config = raise_cost(folder, config, args.max_cost)
     else:
         with user_input():
             path = Path(args.output_dir) if args.output_dir else stamped_folder("scores", args.llm.replace("/", "_"))
@@ -116,7 +119,6 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
     page = folder.path / PAGE
     write_atomic(folder.score, score_json(score))
     write_atomic(page, score_page(score))
-    put(lambda: score)
     show(
         lambda: score,
         lambda: f"\n{score_text(score, screen_width())}\n{display_path(folder.score)}\n{display_path(page)}\n",

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from envcoder_bench import __version__
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json
+from envcoder_bench.core.words import counted
 from envcoder_bench.results.logs import read_points
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE
 from envcoder_bench.run.folder.policies import OpenedRun
@@ -90,10 +92,7 @@ class TaskScore:
         """The numbers from which the score is computed."""
         unshaped = np.asarray(self.references[UNSHAPED], dtype=np.float64)
         others = {name: np.asarray(x, dtype=np.float64) for name, x in self.references.items() if name != UNSHAPED}
-        rows = [
-            [base if x is None else x for x, base in zip(run.fitness, unshaped.tolist())] or unshaped.tolist()
-            for run in self.runs
-        ]
+        rows = [_filled(run.fitness, self.references[UNSHAPED]) for run in self.runs]
         return TaskValues(unshaped, others, np.asarray(rows, dtype=np.float64))
 
 
@@ -132,21 +131,23 @@ class Score(Document):
 def score_document(config: ScoreConfig, outcomes: Sequence[TaskOutcome]) -> Score:
     """Return the score of all tasks."""
     tasks = [_task(config, outcome) for outcome in outcomes]
-    counted = [task for task in tasks if task.separates]
-    runs = [run for task in counted for run in task.runs]
+    separating = [task for task in tasks if task.separates]
+    runs = [run for task in separating for run in task.runs]
     shares = {verdict: _share([run.verdict == verdict for run in runs]) for verdict in (BETTER, CANNOT_TELL, WORSE)}
+    limited = sum(any(r.stopped for r in search.rounds) for outcome in outcomes for search in outcome.searches)
+    ended = [f"{counted(limited, 'search', 'searches')} ended at a limit"] if limited else []
     asked = {name: value for name, value in asdict(config).items() if name != "base_url"}
     return Score(
         model=config.model,
         track=config.track,
         budget=config.budget,
-        changes=config.changes,
+        changes=[*config.changes, *ended],
         score=total(tasks),
-        human=float(np.mean([task.human for task in counted])) if counted else NAN,
+        human=float(np.mean([task.human for task in separating])) if separating else NAN,
         better=shares[BETTER],
         cannot_tell=shares[CANNOT_TELL],
         worse=shares[WORSE],
-        gain=mean_estimate([[run.gain for run in task.runs if math.isfinite(run.gain)] for task in counted]),
+        gain=mean_estimate([[run.gain for run in task.runs if math.isfinite(run.gain)] for task in separating]),
         tasks=tasks,
         config=asked,
     )
@@ -163,30 +164,30 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
     for row in run.rows:
         if row.measured:
             by_name.setdefault(row.candidate, {})[row.seed] = row.fitness
-    seeds = sorted(by_name[UNSHAPED])
-    # a reference that lost a seed is none
+    # seeds that both baselines have; another reference that lost one of them is none
+    seeds = sorted(by_name.get(UNSHAPED, {}).keys() & by_name.get(HUMAN, {}).keys())
+    if not seeds:
+        raise UserError(f"{run.folder.path}: human and unshaped have no fitness with the same seed: see run.log")
     names = [HUMAN, UNSHAPED, *outcome.references]
     references = {name: [by_name[name][s] for s in seeds] for name in names if set(seeds) <= set(by_name.get(name, {}))}
     values = TaskValues(*_arrays(references), np.zeros((0, len(seeds))))
     untrained = _mean(list(by_name.get(UNTRAINED, {}).values()))
 
     def scored(fitness: Sequence[float | None]) -> float:
-        filled = [references[UNSHAPED][k] if x is None else x for k, x in enumerate(fitness)]
-        return float((np.asarray(filled) - values.unshaped).mean()) / values.scale
+        return values.score_of(_filled(fitness, references[UNSHAPED]))
 
     def of_search(search: SearchOutcome | None, winner: str, first: str) -> RunScore:
         fitness = [by_name.get(winner, {}).get(seed) for seed in seeds]
         mean, before = _mean([x for x in fitness if x is not None]), outcome.before.get(winner, untrained)
         own, of_first = scored(fitness), scored([by_name.get(first, {}).get(seed) for seed in seeds])
         others = {} if search is None else _facts(search)
+        can_pair = winner in run.pairs.names
         return RunScore(
             winner=search.winner.name if search is not None and search.winner is not None else winner,
             source=_hash(run, winner),
             fitness=fitness,
             score=own,
-            verdict=CANNOT_TELL
-            if winner in ("", HUMAN) or winner not in by_name
-            else run.pairs.named(winner, HUMAN).verdict,
+            verdict=CANNOT_TELL if winner == HUMAN or not can_pair else run.pairs.named(winner, HUMAN).verdict,
             before_training=before,
             learned=min(max(1 - (before - untrained) / (mean - untrained), 0.0), 1.0) if mean > untrained else NAN,
             first_round=of_first,
@@ -207,7 +208,7 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
         references=references,
         best=values.best,
         separates=values.separates,
-        human=float((values.references[HUMAN] - values.unshaped).mean()) / values.scale,
+        human=scored(references[HUMAN]),
         runs=runs,
     )
 
@@ -215,6 +216,11 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
 def _arrays(references: Mapping[str, Sequence[float]]) -> tuple[Values, dict[str, Values]]:
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in references.items()}
     return arrays.pop(UNSHAPED), arrays
+
+
+def _filled(fitness: Sequence[float | None], unshaped: Sequence[float]) -> Values:
+    """Return a winner's fitness by seed, that of ``unshaped`` where it failed."""
+    return np.asarray([base if x is None else x for x, base in zip(fitness, unshaped)], dtype=np.float64)
 
 
 def _facts(search: SearchOutcome) -> dict[str, Any]:
@@ -233,7 +239,7 @@ def _facts(search: SearchOutcome) -> dict[str, Any]:
         "candidates": written,
         "executable": ready / written if written else NAN,
         "executable_at_first": (ready - repaired) / written if written else NAN,
-        "duplicates": sum(fault is not None and getattr(fault, "kind", "") == "duplicate" for fault in failed),
+        "duplicates": sum(fault.kind == "duplicate" for fault in failed),
         "hacked": sum(bool(attempt.hacked) for attempt in archive.attempts),
         "tokens": sum(each.input_tokens + each.output_tokens for each in usage),
         "cost": None if not costs or None in costs else math.fsum(x for x in costs if x is not None),

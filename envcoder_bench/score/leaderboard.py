@@ -8,23 +8,23 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.run.folder.policies import open_run
-from envcoder_bench.score.document import Score, total
+from envcoder_bench.run.folder.policies import OpenedRun
+from envcoder_bench.score.document import Score, score_document
 from envcoder_bench.score.page import leaderboard_page
-from envcoder_bench.score.protocol import REFERENCE_MODELS, TRACKS, VERSION
-from envcoder_bench.score.run import ScoreFolder, file_hash
-from envcoder_bench.search.folder import SearchFolder
+from envcoder_bench.score.protocol import TRACKS, VERSION
+from envcoder_bench.score.run import ScoreConfig, ScoreFolder, SearchOutcome, file_hash, read_task, tasks_of
 from envcoder_bench.search.llm import written_source
 from envcoder_bench.search.providers.choice import WITHOUT_MODEL
 from envcoder_bench.search.providers.transcript import read_records
 
 INDEX, SCORES = "index.html", "scores"
-_CLOSE = 1e-9
+_UNCHECKED = {"before_training", "learned", "package"}  # keys of score.json
 _SCORE = TypeAdapter(Score)
 
 
@@ -46,9 +46,9 @@ def add(path: Path, site: Path) -> Path:
     Raises:
         UserError: the score does not follow from its folder, with all differences.
     """
-    folder = ScoreFolder(path)
+    folder, config = ScoreFolder.open(path.resolve())
     score = read_score(folder.score)
-    wrong = differences(folder, score)
+    wrong = differences(folder, config, score)
     if wrong:
         raise UserError(f"{folder.score} does not agree with its folder: {'; '.join(wrong)}")
     name = re.sub(r"[^\w.-]+", "_", f"{score.model}_{score.track}_{score.budget}_{file_hash(folder.score)[:8]}")
@@ -59,48 +59,48 @@ def add(path: Path, site: Path) -> Path:
     return site / INDEX
 
 
-def differences(folder: ScoreFolder, score: Score) -> list[str]:
-    """Return what of a score does not follow from its folder."""
-    wrong = [] if score.protocol == VERSION else [f"protocol {score.protocol}, and this version has {VERSION}"]
-    again = total(score.tasks)
-    if not _equal(again.mean, score.score.mean):
-        wrong.append(f"the score is {again.mean:.6g} by its tasks, and the file says {score.score.mean:.6g}")
-    for task in score.tasks:
-        run = open_run(folder.path / "final" / task.name)
-        rows = {row.key: row.fitness for row in run.rows if row.measured}
-        for name, values in task.references.items():
-            if [rows.get((name, seed), math.nan) for seed in task.seeds] != list(values):
-                wrong.append(f"{task.name}: fitness of {name} differs from results.csv")
-        hashes = {name: file_hash(run.folder.source(name)) for name in run.sources}
-        for number, each in enumerate(task.runs):
-            trained = next((name for name, found in hashes.items() if found == each.source), None)
-            if each.winner and trained is None:
-                wrong.append(f"{task.name}, search {number + 1}: the text of {each.winner} is not in its run")
-            elif trained and [rows.get((trained, seed)) for seed in task.seeds] != list(each.fitness):
-                wrong.append(f"{task.name}, search {number + 1}: fitness of {each.winner} differs from results.csv")
-            if score.model not in REFERENCE_MODELS:
-                wrong += _of_search(folder, task.name, number, each.winner, each.transcript, score)
+def differences(folder: ScoreFolder, config: ScoreConfig, score: Score) -> list[str]:
+    """Return what of a score does not follow from its folder; fitness before training needs a simulation to check."""
+    if score.protocol != VERSION:
+        return [f"protocol {score.protocol}, and this version has {VERSION}"]
+    outcomes = [read_task(folder, config, task) for task in tasks_of(folder, config)]
+    for outcome in outcomes:
+        outcome.run.folder.refuse_changed(outcome.run.folder.results)
+    again = json.loads(score_document(config, outcomes).as_json())
+    wrong = _unequal(json.loads(score.as_json()), again)
+    for outcome in outcomes:
+        for (name, _), search in zip(outcome.names, outcome.searches):
+            wrong += _unwritten(outcome.run, name, search, score)
     return wrong
 
 
-def _of_search(folder: ScoreFolder, task: str, number: int, winner: str, transcript: str, score: Score) -> list[str]:
-    """Return what of a search's winner does not follow from its archive and its transcript."""
-    search, where = SearchFolder(folder.path / "searches" / task / str(number)), f"{task}, search {number + 1}"
-    if file_hash(search.transcript) != transcript:
-        return [f"{where}: transcript.jsonl has changed"]
-    attempt = search.read_archive().by_name.get(winner)
-    if not winner or score.model in WITHOUT_MODEL:
+def _unequal(found: Any, expected: Any, where: str = "") -> list[str]:
+    """Return where two documents differ, by dotted keys."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        keys = [key for key in {**found, **expected} if key not in _UNCHECKED]
+        return [each for k in keys for each in _unequal(found.get(k), expected.get(k), f"{where}.{k}".lstrip("."))]
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        return [each for k, pair in enumerate(zip(found, expected)) for each in _unequal(*pair, f"{where}.{k}")]
+    if isinstance(found, float) and isinstance(expected, float) and math.isclose(found, expected, rel_tol=1e-6):
         return []
-    if attempt is None:
-        return [f"{where}: {winner} is not in its archive"]
-    records, _ = read_records(search.transcript)
-    replies = [record["reply"]["text"] for record in records if record["type"] == "reply"]
-    wrote = any(written_source(text, TRACKS[score.track])[0] == attempt.source for text in replies)
-    return [] if wrote else [f"{where}: no reply is {winner}"]
+    if found == expected:
+        return []
+    return [f"{where} is {found!r}, and its runs give {expected!r}"]
 
 
-def _equal(first: float, second: float) -> bool:
-    return (math.isnan(first) and math.isnan(second)) or abs(first - second) <= _CLOSE * max(1.0, abs(first))
+def _unwritten(run: OpenedRun, name: str, search: SearchOutcome, score: Score) -> list[str]:
+    """Return whether a search's winner is not what trained, or what its model wrote."""
+    if search.winner is None:
+        return []
+    wrong = (
+        [] if run.source(name).source == search.winner.source else [f"{name} is not the winner of {search.folder.path}"]
+    )
+    if score.model not in WITHOUT_MODEL:
+        records, _ = read_records(search.folder.transcript)
+        replies = [record["reply"]["text"] for record in records if record["type"] == "reply"]
+        if not any(written_source(text, TRACKS[score.track])[0] == search.winner.source for text in replies):
+            wrong.append(f"{search.folder.transcript} has no reply with {search.winner.name}")
+    return wrong
 
 
 def score_json(score: Score) -> str:

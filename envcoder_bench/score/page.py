@@ -65,7 +65,7 @@ def task_table(score: Score) -> Table:
         rows.append(
             [
                 task.name,
-                number(float(values.scores().mean())) if task.separates else "not counted",
+                number(float(values.scores.mean())) if task.separates else "not counted",
                 number(task.human),
                 number(float(values.runs.mean())),
                 mean["human"],

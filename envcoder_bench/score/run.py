@@ -51,13 +51,15 @@ from envcoder_bench.score.unseen import draw_tasks
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Attempt
 from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.providers.choice import kind_of
+from envcoder_bench.search.providers.choice import WITHOUT_MODEL, kind_of, make_provider
+from envcoder_bench.search.providers.sdk import login_of
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.tasks.base import BASELINES
 
 FIRST_HELD_OUT = 2_000_000_000  # held-out seeds are drawn from here on, where no search has any
 SEEDS_APART = 20_000  # of two searches of a task
+LEAST_COST = 0.01  # of a search, US dollars: its first request tells what the limit lacks
 # of the run on held-out seeds
 _FINAL = (
     *(f"seeds={HELD_OUT_SEEDS}", f"evaluation.final_episodes={EPISODES}"),
@@ -77,6 +79,7 @@ class ScoreConfig:
         runs: searches of each task.
         held_out: the first of the held-out seeds.
         drawn: the seed of the unseen tasks.
+        base_url: without user name and password, which are not written.
         max_cost: US dollars for all requests together.
         overrides: ``key=value`` for all searches and runs; with any the protocol is changed.
     """
@@ -91,6 +94,11 @@ class ScoreConfig:
     held_out: int = 0
     drawn: int = 0
     overrides: tuple[str, ...] = ()
+
+    @property
+    def searches(self) -> int:
+        """Searches of each task: none for a reference."""
+        return 0 if self.model in REFERENCE_MODELS else self.runs
 
     @property
     def changes(self) -> list[str]:
@@ -111,6 +119,11 @@ class SearchOutcome:
     first: Attempt | None
     rounds: Sequence[Round]
     folder: SearchFolder
+
+    @property
+    def cost(self) -> float:
+        """US dollars, as far as they are known."""
+        return sum(round.usage.cost or 0.0 for round in self.rounds)
 
 
 @dataclass(frozen=True)
@@ -190,8 +203,11 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         held_out=FIRST_HELD_OUT + secrets.randbelow(10**9),
         drawn=drawn or secrets.randbelow(10**6) + 1,
     )
-    if config.model not in REFERENCE_MODELS:
-        kind_of(config.model)
+    if login_of(config.base_url or ""):
+        where = "OPENAI_BASE_URL or ANTHROPIC_BASE_URL"
+        raise UserError(f"--base_url has a password, which would be in the score's files: give the URL in {where}")
+    if config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
+        make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
     for task in tasks:
         described(task.address, [*_FINAL, *_words(config, task)])
@@ -202,6 +218,15 @@ def tasks_of(folder: ScoreFolder, config: ScoreConfig) -> list[ScoredTask]:
     """Return the tasks of a score; the unseen ones are written, the same at every call."""
     named = named_tasks([name for name in config.tasks if name != UNSEEN])
     return [*named, *(draw_tasks(folder.unseen, config.drawn) if UNSEEN in config.tasks else ())]
+
+
+def raise_cost(folder: ScoreFolder, config: ScoreConfig, max_cost: float) -> ScoreConfig:
+    """Write and return the config with a higher limit on the cost, also for searches that the limit has ended."""
+    if config.max_cost is None or max_cost <= config.max_cost:
+        raise UserError(f"--max_cost {max_cost}: the score has {config.max_cost}, which can only be raised")
+    config = replace(config, max_cost=max_cost)
+    write_atomic(folder.config, to_yaml(asdict(config)))
+    return config
 
 
 def run_score(
@@ -216,21 +241,35 @@ def run_score(
         outcomes: list[TaskOutcome] = []
         spent = 0.0
         for task in tasks_of(folder, config):
-            searches: list[SearchOutcome] = []
-            for number in range(config.runs if config.model not in REFERENCE_MODELS else 0):
-                outcome = _search(folder, config, task, number, spent, view)
-                if outcome is None:
+            for number in range(config.searches):
+                if not _run_search(folder, config, task, number, spent, view):
                     return None
-                spent += sum(round.usage.cost or 0.0 for round in outcome.rounds)
-                best = "no candidate could be trained" if outcome.winner is None else outcome.winner.name
+                search = read_search(folder, config, task, number)
+                spent += search.cost
+                best = "no candidate could be trained" if search.winner is None else search.winner.name
                 say(f"{task.name}, search {number + 1} of {config.runs}: {best}")
-                searches.append(outcome)
-            done = _final(folder, config, task, searches, view)
-            if done is None:
+            if not _run_final(folder, config, task, view):
                 return None
             say(f"{task.name}: winners and references are trained with held-out seeds")
-            outcomes.append(done)
+            outcome = read_task(folder, config, task)
+            outcomes.append(replace(outcome, before=_before(outcome.run)))
         return outcomes
+
+
+def read_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int) -> SearchOutcome:
+    """Read what a finished search found."""
+    search = SearchFolder(folder.search(task, number))
+    archive = search.read_archive()
+    rounds = [search.read_round(k) for k in range(1, BUDGETS[config.budget].rounds + 1)]
+    firsts = [attempt for attempt in archive.ranked() if attempt.round == 1 and not attempt.stopped_at]
+    return SearchOutcome(archive.best(), next(iter(firsts), None), [r for r in rounds if r is not None], search)
+
+
+def read_task(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> TaskOutcome:
+    """Read what a finished task has; its fitness before training is not in the folder, but in score.json."""
+    searches = [read_search(folder, config, task, number) for number in range(config.searches)]
+    _, names = _winners(searches)
+    return TaskOutcome(task, searches, names, list(_references(task, searches)), open_run(folder.final(task)), {})
 
 
 def _words(config: ScoreConfig, task: ScoredTask) -> list[str]:
@@ -240,76 +279,75 @@ def _words(config: ScoreConfig, task: ScoredTask) -> list[str]:
     return [f"shaper_types=[{','.join(TRACKS[config.track])}]", *goal, *task.overrides, *of_runs]
 
 
-def _search(
+def _run_search(
     folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int, spent: float, view: View
-) -> SearchOutcome | None:
-    """Start or resume a search; return what it found, None if it was stopped."""
+) -> bool:
+    """Start or resume a search; return whether it is finished."""
     search, budget = SearchFolder(folder.search(task, number)), BUDGETS[config.budget]
+    left = None if config.max_cost is None else max(config.max_cost - spent, LEAST_COST)
     if search.config.is_file():
-        result = launch.resume(search.path, view)
-    else:
-        shutil.rmtree(search.path, ignore_errors=True)  # its creation was interrupted
-        left = [] if config.max_cost is None else [f"max_cost={max(config.max_cost - spent, 0.01):.4f}"]
-        result = launch.start(
-            task.address,
-            config.model,
-            task.description,
-            [
-                *(f"num_iters={budget.rounds}", f"shapers_per_iter={budget.candidates}", "seeds=1"),
-                *(f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", f"seed={SEEDS_APART * (number + 1)}"),
-                *left,
-                *_words(config, task),
-                *config.overrides,
-            ],
-            config.base_url,
-            output_dir=search.path,
-            view=view,
-        )
-    if result.stopped is not None:
-        return None
-    archive = search.read_archive()
-    rounds = [search.read_round(k) for k in range(1, budget.rounds + 1)]
-    firsts = [attempt for attempt in archive.ranked() if attempt.round == 1 and not attempt.stopped_at]
-    return SearchOutcome(archive.best(), next(iter(firsts), None), [r for r in rounds if r is not None], search)
+        before = SearchFolder.open(search.path)[1].search.max_cost
+        ended = any(round.stopped for round in read_search(folder, config, task, number).rounds)
+        raised = {"max_cost": left} if ended and left is not None and before is not None and left > before else {}
+        return launch.resume(search.path, view, raised).stopped is None
+    shutil.rmtree(search.path, ignore_errors=True)  # its creation was interrupted
+    result = launch.start(
+        task.address,
+        config.model,
+        task.description,
+        [
+            *(f"num_iters={budget.rounds}", f"shapers_per_iter={budget.candidates}", "seeds=1"),
+            *(f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", f"seed={SEEDS_APART * (number + 1)}"),
+            *([] if left is None else [f"max_cost={left:.4f}"]),
+            *_words(config, task),
+            *config.overrides,
+        ],
+        config.base_url,
+        output_dir=search.path,
+        view=view,
+    )
+    return result.stopped is None
 
 
-def _final(
-    folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, searches: Sequence[SearchOutcome], view: View
-) -> TaskOutcome | None:
-    """Train winners and references with the held-out seeds; None if it was stopped."""
-    # equal texts train once
-    names: dict[str, str] = {}
-    pairs: list[tuple[str, str]] = []
-    for number, search in enumerate(searches):
-        found = ((WINNER, search.winner), (FIRST, search.first))
-        pairs.append(tuple(_named(names, form.format(number), attempt) for form, attempt in found))  # pyright: ignore
-    sources = {name: source for source, name in names.items()}
-    references = {path.stem: path.read_text(encoding="utf-8") for path in task.references}
-    if not references and not sources:
-        baselines = {source.name: source.source for source in baseline_sources(find_task(task.address))}
-        references = {AGAIN: baselines[HUMAN]}  # a run needs a candidate
+def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, view: View) -> bool:
+    """Train winners and references with the held-out seeds; return whether the run is finished."""
     path = folder.final(task)
     if (path / "config.yaml").is_file():
-        result: Any = resume(path, reporter=view.reporter, stop=view.stop)
-    else:
-        shutil.rmtree(path, ignore_errors=True)
-        result = evaluate(
-            task.address,
-            {**references, **sources},
-            overrides=[f"seed={config.held_out}", *_FINAL, *_words(config, task)],
-            output_dir=path,
-            reporter=view.reporter,
-            stop=view.stop,
-        )
-    if not result.complete:
-        return None
-    run = open_run(path)
-    return TaskOutcome(task, searches, pairs, list(references), run, _before(run))
+        return resume(path, reporter=view.reporter, stop=view.stop).complete
+    shutil.rmtree(path, ignore_errors=True)
+    searches = [read_search(folder, config, task, number) for number in range(config.searches)]
+    result = evaluate(
+        task.address,
+        {**_references(task, searches), **_winners(searches)[0]},
+        overrides=[f"seed={config.held_out}", *_FINAL, *_words(config, task)],
+        output_dir=path,
+        reporter=view.reporter,
+        stop=view.stop,
+    )
+    return result.complete
 
 
-def _named(names: dict[str, str], name: str, attempt: Attempt | None) -> str:
-    """Return the name under which an attempt trains, in ``names`` by its text."""
-    return "" if attempt is None else names.setdefault(attempt.source, name)
+def _winners(searches: Sequence[SearchOutcome]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return the texts that train by name, equal ones once, and the names of each search's winner and first best."""
+    names: dict[str, str] = {}
+
+    def named(name: str, attempt: Attempt | None) -> str:
+        return "" if attempt is None else names.setdefault(attempt.source, name)
+
+    pairs = [
+        (named(WINNER.format(number), search.winner), named(FIRST.format(number), search.first))
+        for number, search in enumerate(searches)
+    ]
+    return {name: source for source, name in names.items()}, pairs
+
+
+def _references(task: ScoredTask, searches: Sequence[SearchOutcome]) -> dict[str, str]:
+    """Return the texts of the references that train, by name."""
+    references = {path.stem: path.read_text(encoding="utf-8") for path in task.references}
+    if references or any(search.winner for search in searches):
+        return references
+    baselines = {source.name: source.source for source in baseline_sources(find_task(task.address))}
+    return {AGAIN: baselines[HUMAN]}  # a run needs a candidate
 
 
 def _before(run: OpenedRun) -> dict[str, float]:

@@ -54,9 +54,14 @@ class TaskValues:
         spread = max(_deviation(self.references[self.best]), _deviation(self.unshaped))
         return self.scale > 0 and self.scale >= DEVIATIONS * spread
 
+    @property
     def scores(self) -> Values:
-        """Return the score of each run."""
-        return (self.runs - self.unshaped).mean(axis=1) / self.scale
+        """The score of each run."""
+        return np.asarray([self.score_of(run) for run in self.runs])
+
+    def score_of(self, fitness: Values) -> float:
+        """Return the score of a fitness by seed; NaN where no reference differs from ``unshaped``."""
+        return float((fitness - self.unshaped).mean()) / self.scale if self.scale else math.nan
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def score(tasks: Sequence[TaskValues], seed: int = 0) -> Estimate:
     counted = [task for task in tasks if task.separates]
     rng = np.random.default_rng(seed)
     drawn = [_drawn(task, rng) for task in counted]
-    return _estimate([task.scores() for task in counted], drawn, interquartile_mean)
+    return _estimate([task.scores for task in counted], drawn, interquartile_mean)
 
 
 def mean_estimate(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:

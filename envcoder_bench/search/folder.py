@@ -31,7 +31,7 @@ from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folders import SEARCH, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
-from envcoder_bench.core.yaml_files import read_yaml, to_yaml
+from envcoder_bench.core.yaml_files import parse_yaml, to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import Archive, Proposal, StoredFault, read_archive
 from envcoder_bench.search.llm import Usage
@@ -114,7 +114,7 @@ class SearchFolder:
         if other is not None:
             raise UserError(other)
         try:
-            config = read_yaml(folder.config)
+            config = parse_yaml(folder.config.read_text(encoding="utf-8"))
             if "llm" not in config:
                 raise ValueError("its config.yaml is not that of a search")
         except (OSError, ValueError) as error:

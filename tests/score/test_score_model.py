@@ -6,12 +6,13 @@ import secrets
 import pytest
 from fake_llm import FakeLLM, answer
 
+from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.cli import verbs
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.score import leaderboard
 from envcoder_bench.score.document import score_document
-from envcoder_bench.score.run import ScoreFolder, begin, run_score
+from envcoder_bench.score.run import ScoreFolder, begin, raise_cost, run_score
 from envcoder_bench.search.screen import View
 
 TINY = (
@@ -95,26 +96,54 @@ def test_numbers_follow_from_the_runs(evolved):
     assert task.seeds == [2_000_000_005, 2_000_000_006]
 
 
+def changed(document, key, value):
+    """A copy of a document with another value at a dotted key."""
+    copy = json.loads(json.dumps(document))
+    *keys, last = [int(part) if part.isdigit() else part for part in key.split(".")]
+    place = copy
+    for part in keys:
+        place = place[part]
+    place[last] = value
+    return copy
+
+
 @pytest.mark.slow
 def test_a_leaderboard_takes_a_score_and_no_changed_one(evolved, tmp_path, capsys):
     folder, _ = evolved
     words = ["add", str(folder.path), "--site", str(tmp_path / "site")]
     assert verbs.VERBS["leaderboard"].main(words) == 0
     assert "evolve" in (tmp_path / "site" / "index.html").read_text()
-    document = json.loads(folder.score.read_text())
-    document["tasks"][0]["runs"][0]["fitness"][0] += 0.5
     before = folder.score.read_text()
+    run = "tasks.0.runs.0"
+    changes = {
+        f"{run}.fitness.0": 5.5, f"{run}.verdict": "better", f"{run}.gain": 0.5, f"{run}.source": "0" * 64,
+        "score.mean": 3.0, "better": 1.0, "tasks.0.references.human.1": 0.9, "changes": [],
+    }  # fmt: skip
     try:
-        folder.score.write_text(json.dumps(document))
-        wrong = leaderboard.differences(folder, leaderboard.read_score(folder.score))
-        assert any("differs from results.csv" in each for each in wrong)
-        document["score"]["mean"] = 3.0
-        folder.score.write_text(json.dumps(document))
-        assert any(
-            "the file says 3" in each for each in leaderboard.differences(folder, leaderboard.read_score(folder.score))
-        )
+        for key, value in changes.items():
+            folder.score.write_text(json.dumps(changed(json.loads(before), key, value)))
+            with pytest.raises(UserError, match=rf"does not agree with its folder.*{key} is"):
+                verbs.VERBS["leaderboard"].main(words)
     finally:
         folder.score.write_text(before)
+    # and no table that was edited after its run
+    results = folder.path / "final" / "CartpoleSwingup" / "results.csv"
+    text = results.read_text()
+    try:
+        results.write_text(text.replace(",ok,0.", ",ok,0.9", 1))
+        with pytest.raises(UserError, match=r"results\.csv was changed"):
+            verbs.VERBS["leaderboard"].main(words)
+    finally:
+        results.write_text(text)
+
+
+@pytest.mark.slow
+def test_a_finished_score_prints_its_document(evolved, monkeypatch, capsys):
+    folder, score = evolved
+    monkeypatch.setattr("sys.argv", ["envcoder-bench", "score-model", "--resume", str(folder.path), "--json"])
+    assert envcoder_bench_main() == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "score" and document["tasks"] == json.loads(score.as_json())["tasks"]
 
 
 CONSTANT = "import torch\n\n\ndef compute_reward(pole_angle):\n    return torch.ones_like(pole_angle)\n"
@@ -147,13 +176,26 @@ def test_human_as_a_model_is_human(tmp_path):
         ([], "no model"),
         (["--llm", "evolv"], "evolv"),
         (["--llm", "evolve", "--tasks", "smok"], "did you mean smoke"),
-        (["--resume", "nowhere", "--runs", "2"], "--resume takes no other flags"),
+        (["--resume", "nowhere", "--runs", "2"], "--resume takes no other flags but"),
         (["--resume", "nowhere"], "there is no score here"),
+        (["--llm", "gpt-4.1", "--base_url", "https://me:secret@host/v1"], "--base_url has a password"),
+        (["--llm", "gpt-4.1", "--tasks", "smoke"], "OPENAI_API_KEY"),
         (["--llm", "evolve", "--tasks", "smoke", "learning_iteration=3"], "learning_iteration"),
     ],
 )
 def test_bad_input_is_named(words, part, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(UserError, match=part):
         verbs.VERBS["score-model"].main(words)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_limit_on_the_cost_can_only_be_raised(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    folder, config = begin(tmp_path / "score", model="gpt-4.1", **{**ASKED, "max_cost": 2.0})
+    with pytest.raises(UserError, match=r"can only be raised"):
+        raise_cost(folder, config, 1.0)
+    raise_cost(folder, config, 3.0)
+    assert ScoreFolder.open(folder.path)[1].max_cost == 3.0

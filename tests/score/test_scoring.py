@@ -15,7 +15,7 @@ def task(runs, human=(1.0, 1.1, 0.9), unshaped=(0.1, 0.0, 0.2), **references):
 def test_unshaped_is_0_and_the_best_reference_is_1():
     values = task([[0.1, 0.0, 0.2], [2.0, 2.1, 1.9], [1.0, 1.1, 0.9]], known=(2.0, 2.1, 1.9))
     assert values.best == "known"
-    assert values.scores().tolist() == pytest.approx([0.0, 1.0, 0.9 / 1.9])
+    assert values.scores.tolist() == pytest.approx([0.0, 1.0, 0.9 / 1.9])
 
 
 @pytest.mark.parametrize("count", [4, 8, 40])

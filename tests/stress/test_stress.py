@@ -5,11 +5,12 @@ import json
 
 import pytest
 import torch
-from helpers import SETTINGS, SHORT, refused
+from helpers import CARTPOLE_QUICK, SETTINGS, SHORT, refused
 from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS, groups_of, stress_of
 
 from envcoder_bench import evaluate
 from envcoder_bench.__main__ import main
+from envcoder_bench.cli import eval_shapers
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
@@ -147,6 +148,17 @@ def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_fol
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "stress" and {each["candidate"] for each in document["ranking"]} == {"a", "b"}
     assert len(document["ranking"][0]["worst_decile"]) == 3 and document["settings"]["draws"] == 4
+
+
+@pytest.mark.slow
+def test_a_run_is_followed_by_its_stress(tmp_path, capsys):
+    (tmp_path / "a.py").write_text(CARTPOLE)
+    words = [*CARTPOLE_QUICK, "--candidates", str(tmp_path / "a.py"), "--output_dir", str(tmp_path / "run")]
+    more = ["--learning_iterations", "1", "--stress", "--stress_draws", "2", "--stress_episodes", "1"]
+    assert eval_shapers.main([*words, *more, "evaluation.final_episodes=2", "evaluation.num_envs=2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("human") < shown.index("2 draws of 1 episode") and (tmp_path / "run" / FILE).is_file()
+    assert "Under stress" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
