@@ -133,8 +133,8 @@ examples:
   # add a score; DIR/index.html lists all that were added
   COMMAND add scores/gpt-4.1_20260101-120000 --site DIR
 
-A score is added if its numbers follow from its runs, the texts of its winners are those that trained, and a reply in a
-transcript is each of them.
+A score is added if its folder gives the same when it is computed again, and its winners' texts are those that trained
+and that the replies in its transcripts have.
 
 exit codes: 0 done; 2 bad input, or a score that does not agree with its folder, with the differences.
 """
