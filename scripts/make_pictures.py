@@ -27,12 +27,14 @@ def pictures(run: Path, count: int, seconds: float, height: int) -> list[Image.I
         page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme="light")
         page.goto((run / "report.html").resolve().as_uri())
         page.wait_for_selector("html[data-ready]")
+        drawn = "() => [...document.querySelectorAll('#videos video')].every((v) => v.readyState >= 2 && !v.seeking)"
+        page.wait_for_function(drawn)
         frames, size = [], (round(WIDTH * SCALE), round(height * SCALE))
         for k in range(count):
             scrub = "(x, t) => { x.value = t; x.dispatchEvent(new Event('input')); }"
             page.eval_on_selector("#scrub", scrub, seconds + STEP * k)
-            page.wait_for_function("() => [...document.querySelectorAll('#videos video')].every((v) => !v.seeking)")
-            page.wait_for_timeout(200)  # until it is drawn
+            page.wait_for_function(drawn)
+            page.wait_for_timeout(500)  # until it is on the screen
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
             frames.append(picture.resize(size, Image.Resampling.LANCZOS))
         browser.close()

@@ -132,6 +132,12 @@ def test_tables_of_the_site_scroll_by_themselves():
     assert html.startswith("<p>a</p>")
 
 
+def test_flags_of_the_site_do_not_break_at_their_hyphens():
+    page = "<code>eval-shapers --task x_-y</code><pre><span></span><code>a --b\n</code></pre>"
+    flag = '<span class="flag">--task</span>'
+    assert site_hooks().on_page_content(page, None, None, None) == page.replace("--task", flag)
+
+
 def test_hook_of_the_site_names_files_that_it_does_not_have_and_separates_lists(caplog):
     hook = site_hooks()
     page = type("Page", (), {"file": type("File", (), {"src_uri": "tasks/Ant.md"})})

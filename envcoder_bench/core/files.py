@@ -114,6 +114,9 @@ def locked(folder: Path, kind: str, wait: float = 0.0) -> Iterator[None]:
         raise UserError(
             f"{folder}: another process is executing this {kind}: wait until it ends, or stop it first"
         ) from None
+    except PermissionError as error:
+        error.filename = str(folder)  # users do not know the lock's file
+        raise
     try:
         yield
     finally:

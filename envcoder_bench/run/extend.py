@@ -200,7 +200,9 @@ def _plan(
     candidates = [*sources, *new]
     larger = {**cfg.plain(), **more, "candidates": [source.entry() for source in candidates]}
     parts = [f"candidates {', '.join(source.name for source in new)}"] if new else []
-    parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
+    parts += [
+        f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value} of all candidates" for key, value in more.items()
+    ]
     several = cfg.seeds == 1 and "seeds" in more
     return Extension(to_yaml(larger), more, candidates, new, saved, list(done), several, states, "; ".join(parts))
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic, write_shared
+from envcoder_bench.core.files import locked, write_atomic, write_shared
 from envcoder_bench.core.run_log import note, run_log
 from envcoder_bench.results.logs import CurveLog
 from envcoder_bench.search.providers.transcript import Transcript
@@ -66,6 +66,10 @@ def test_errors_name_the_file_and_not_the_temporary_one(tmp_path, monkeypatch):
             patch.setattr(os, function, refused)
             write_atomic(tmp_path / "results.csv", "new")
         assert caught.value.filename == str(tmp_path / "results.csv")
+    monkeypatch.setattr("filelock.FileLock.acquire", lambda lock, timeout: refused(lock.lock_file))
+    with pytest.raises(PermissionError) as caught, locked(tmp_path, "run"):
+        pass
+    assert caught.value.filename == str(tmp_path)
 
 
 def linked(path, target):

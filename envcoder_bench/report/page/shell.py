@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import json
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import envcoder_bench
 from envcoder_bench.core.plain_text import visible
@@ -29,6 +30,7 @@ from envcoder_bench.shaping.text import definitions
 PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent
 MOST_LINES = 3000  # longer sources are cut on a page
+_FLAG = re.compile(r"(?<!\S)--\w+")
 _ASSETS = PACKAGE / "report" / "assets"
 
 
@@ -101,6 +103,9 @@ def _environment() -> Environment:
     )
     environment.globals["section"] = lambda anchor, title, body: Section(anchor, title, Markup(body.strip()))
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    environment.filters["whole_flags"] = lambda text: Markup(
+        _FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(visible(text))))
+    )
     environment.filters["script_json"] = lambda value: Markup(script_json(value))
     return environment
 
