@@ -39,6 +39,7 @@ SURE = 0.97
 ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
 APART = 0.15  # how far from another truth all seeds of candidates are that count against it, see ``_unseen_at``
 BELOW, ABOVE = 0, 1  # sides of a mean
+MOST_PAIRS = 20_000  # that are compared at once, which keeps what they need small
 HALVINGS = 16  # of the range of the end of an interval
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
@@ -147,18 +148,27 @@ class FitnessModel:
         """Return the fitness of a candidate minus that of another, over the seeds that both have."""
         return self.differences(name, [other])[0]
 
-    def differences(self, name: str, others: Sequence[str]) -> list[Difference]:
-        """Return the fitness of a candidate minus those of others, each over the seeds that both have."""
-        of_all = self._differences(self._index[name], np.array([self._index[other] for other in others], dtype=int))
+    def differences(self, names: str | Sequence[str], others: str | Sequence[str]) -> list[Difference]:
+        """Return the fitness of candidates minus those of others, each over the seeds that both have.
+
+        One of the two may be a single name, which is compared with each of the others.
+        """
+        first, second = np.broadcast_arrays(self._indices(names), self._indices(others))
+        of_all = self._differences(np.atleast_1d(first), np.atleast_1d(second))
         return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
+
+    def _indices(self, names: str | Sequence[str]) -> np.ndarray:
+        return np.array(self._index[names] if isinstance(names, str) else [self._index[name] for name in names], int)
 
     def told_apart(self, names: Sequence[str], looks: int = 1) -> np.ndarray:
         """Return which candidates differ beyond chance among all their pairs: ``(n, n)`` bool; see ``corrected``."""
         index = np.array([self._index[name] for name in names], dtype=int)
-        p_values = [self._differences(a, index[k:])[3] for k, a in enumerate(index, 1)]  # of all pairs, row by row
-        p_values = corrected(np.concatenate([*p_values, np.empty(0)]), looks)
+        rows, columns = np.triu_indices(len(index), 1)
+        parts = range(0, len(rows), MOST_PAIRS)
+        pairs = [(index[rows[k : k + MOST_PAIRS]], index[columns[k : k + MOST_PAIRS]]) for k in parts]
+        p_values = corrected(np.concatenate([*(self._differences(a, b)[3] for a, b in pairs), np.empty(0)]), looks)
         apart = np.zeros((len(index), len(index)), dtype=bool)
-        apart[np.triu_indices(len(index), 1)] = np.array(p_values) < LEVEL
+        apart[rows, columns] = np.array(p_values) < LEVEL
         return apart | apart.T
 
     def unseen(self, name: str) -> float:
@@ -173,8 +183,8 @@ class FitnessModel:
         k = self._index[name]
         return float(self._unseen[BELOW, k] / max(self._reach[BELOW, k], 1e-300)) if known and self.has_spread else NAN
 
-    def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
+    def _differences(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the fields of ``Difference`` of candidates ``a`` minus ``b``, ``(n,)``."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
@@ -188,7 +198,7 @@ class FitnessModel:
         variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
         # independent errors: the root of the sum of their squares (Zou and Donner, 2008)
         squared = stdtrit(freedom, 1 - LEVEL / 2) ** 2 * variance
-        both = np.stack((np.full(len(b), a), b))
+        both = np.stack((a, b))
         low = mean - self._farthest(squared, (BELOW, ABOVE), both)
         high = mean + self._farthest(squared, (ABOVE, BELOW), both)
         if self._bounded:
@@ -468,7 +478,7 @@ class FitnessModel:
         hidden = np.maximum(1.0 - seed_variances(self._deviations) / most, 0.0)
         return np.stack((self._mean - low, high - self._mean)) * hidden
 
-    def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _paired(self, a: np.ndarray, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
         middle = (self._inner[a] + self._inner[b]) / 2
         scale = middle * (1 - middle) if self._bounded else np.ones(len(b))  # of both, if they are equal
@@ -482,7 +492,7 @@ class FitnessModel:
         variance, degrees = np.where(self._varied[a] & self._varied[b], *np.array(of_both))
         return variance, degrees
 
-    def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _unpaired(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of differences of two means without common seeds."""
         spread = self._raw
         assert spread is not None
