@@ -243,7 +243,8 @@ def _study(
 
 def _differences(model: FitnessModel, names: Sequence[str], original: str, looks: int) -> dict[str, Difference]:
     """Return the differences to the original of the variants that the model has, with corrected p-values."""
-    pairs = {name: model.difference(name, original) for name in names if {name, original} <= {*model.names}}
+    both = [name for name in names if {name, original} <= {*model.names}]
+    pairs = dict(zip(both, model.differences(both, original) if both else []))
     p_values = corrected([difference.p for difference in pairs.values()], looks)
     return {name: replace(difference, p=p) for (name, difference), p in zip(pairs.items(), p_values)}
 

@@ -37,8 +37,10 @@ from envcoder_bench.results.statistics import (
 # posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
 SURE = 0.97
 ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
+LEFT_OUT = 0.05  # most that those together have who are no contenders, as a share of the probability of the likeliest
 APART = 0.15  # how far from another truth all seeds of candidates are that count against it, see ``_unseen_at``
 BELOW, ABOVE = 0, 1  # sides of a mean
+MOST_PAIRS = 20_000  # that are compared at once, which keeps what they need small
 HALVINGS = 16  # of the range of the end of an interval
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
@@ -147,18 +149,27 @@ class FitnessModel:
         """Return the fitness of a candidate minus that of another, over the seeds that both have."""
         return self.differences(name, [other])[0]
 
-    def differences(self, name: str, others: Sequence[str]) -> list[Difference]:
-        """Return the fitness of a candidate minus those of others, each over the seeds that both have."""
-        of_all = self._differences(self._index[name], np.array([self._index[other] for other in others], dtype=int))
+    def differences(self, names: str | Sequence[str], others: str | Sequence[str]) -> list[Difference]:
+        """Return the fitness of candidates minus those of others, each over the seeds that both have.
+
+        One of the two may be a single name, which is compared with each of the others.
+        """
+        first, second = np.broadcast_arrays(self._indices(names), self._indices(others))
+        of_all = self._differences(np.atleast_1d(first), np.atleast_1d(second))
         return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
+
+    def _indices(self, names: str | Sequence[str]) -> np.ndarray:
+        return np.array(self._index[names] if isinstance(names, str) else [self._index[name] for name in names], int)
 
     def told_apart(self, names: Sequence[str], looks: int = 1) -> np.ndarray:
         """Return which candidates differ beyond chance among all their pairs: ``(n, n)`` bool; see ``corrected``."""
         index = np.array([self._index[name] for name in names], dtype=int)
-        p_values = [self._differences(a, index[k:])[3] for k, a in enumerate(index, 1)]  # of all pairs, row by row
-        p_values = corrected(np.concatenate([*p_values, np.empty(0)]), looks)
+        rows, columns = np.triu_indices(len(index), 1)
+        parts = range(0, len(rows), MOST_PAIRS)
+        pairs = [(index[rows[k : k + MOST_PAIRS]], index[columns[k : k + MOST_PAIRS]]) for k in parts]
+        p_values = corrected(np.concatenate([*(self._differences(a, b)[3] for a, b in pairs), np.empty(0)]), looks)
         apart = np.zeros((len(index), len(index)), dtype=bool)
-        apart[np.triu_indices(len(index), 1)] = np.array(p_values) < LEVEL
+        apart[rows, columns] = np.array(p_values) < LEVEL
         return apart | apart.T
 
     def unseen(self, name: str) -> float:
@@ -173,8 +184,8 @@ class FitnessModel:
         k = self._index[name]
         return float(self._unseen[BELOW, k] / max(self._reach[BELOW, k], 1e-300)) if known and self.has_spread else NAN
 
-    def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
+    def _differences(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the fields of ``Difference`` of candidates ``a`` minus ``b``, ``(n,)``."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
@@ -188,7 +199,7 @@ class FitnessModel:
         variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
         # independent errors: the root of the sum of their squares (Zou and Donner, 2008)
         squared = stdtrit(freedom, 1 - LEVEL / 2) ** 2 * variance
-        both = np.stack((np.full(len(b), a), b))
+        both = np.stack((a, b))
         low = mean - self._farthest(squared, (BELOW, ABOVE), both)
         high = mean + self._farthest(squared, (ABOVE, BELOW), both)
         if self._bounded:
@@ -291,13 +302,15 @@ class FitnessModel:
         """Return candidates that hold the best with a probability of 95 %, the likeliest first.
 
         These are the fewest with a probability of SURE, and those that outcomes which were not seen may put before the
-        first: ``chances`` does not know of them.
+        first: ``chances`` does not know of them. Where many are alike, the likeliest has a small probability, and what
+        the others together have says more of the model than of them; so fewer are left out, see LEFT_OUT.
         """
         ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
+        sure = max(SURE, 1.0 - LEFT_OUT * ordered[0][1]) if ordered else SURE
         names: list[str] = []
         total, last = 0.0, NAN
         for name, chance in ordered:
-            if total >= SURE and chance < last - 1e-9:  # equals belong together
+            if total >= sure and chance < last - 1e-9:  # equals belong together
                 break
             names.append(name)
             total, last = total + chance, chance
@@ -350,9 +363,12 @@ class FitnessModel:
             return self._raw
         rest = self._deviations.copy()
         own = rest[varied] - rest[self._complete & varied].mean(axis=0)
-        rest[varied] = (own - known_mean(own, 1)[:, None]) * math.sqrt(count / (count - 1))
+        rest[varied] = own - known_mean(own, 1)[:, None]
+        # candidates that share their seeds in groups are fewer, and their mean has taken more of their variance
+        share = independent_share(rest[self._complete & varied])
+        rest[varied] *= math.sqrt(1.0 + 1.0 / max((count - 1) * share, 1.0))
         freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
-        spread = pooled_spread(rest, freedom, float(freedom.sum()) * independent_share(rest[self._complete & varied]))
+        spread = pooled_spread(rest, freedom, float(freedom.sum()) * share)
         assert self._raw is not None
         # of equal candidates nothing but rounding is left
         return replace(spread, variances=np.maximum(spread.variances, ROUNDING * self._raw.variances))
@@ -420,6 +436,8 @@ class FitnessModel:
         """
         column = np.array(sides)[:, None]
         near = np.sqrt(squared)
+        if not self._reach.any():
+            return near
         far = np.sqrt(squared + (self._reach[column, which] ** 2).sum(axis=0))
         for _ in range(HALVINGS):
             middle = (near + far) / 2
@@ -468,7 +486,7 @@ class FitnessModel:
         hidden = np.maximum(1.0 - seed_variances(self._deviations) / most, 0.0)
         return np.stack((self._mean - low, high - self._mean)) * hidden
 
-    def _paired(self, a: int, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _paired(self, a: np.ndarray, b: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of mean differences over ``seeds`` common ones."""
         middle = (self._inner[a] + self._inner[b]) / 2
         scale = middle * (1 - middle) if self._bounded else np.ones(len(b))  # of both, if they are equal
@@ -482,7 +500,7 @@ class FitnessModel:
         variance, degrees = np.where(self._varied[a] & self._varied[b], *np.array(of_both))
         return variance, degrees
 
-    def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _unpaired(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return variances and degrees of freedom of differences of two means without common seeds."""
         spread = self._raw
         assert spread is not None

@@ -92,7 +92,7 @@ class Pairs:
         p_values = [[difference.p for difference in row] for row in self._rows]
         self._all = _Family([p for row in p_values for p in row], looks)
         rest = [name for name in self.names if name not in BASELINES]
-        human = [model.difference(name, HUMAN).p for name in rest] if HUMAN in self._index else []
+        human = [each.p for each in model.differences(rest, HUMAN)] if HUMAN in self._index else []
         self._human = dict.fromkeys(rest, _Family(human, looks))
 
     def named(self, first: str, second: str) -> Pair:
@@ -212,17 +212,8 @@ def seeds_needed(difference: Difference, effect: float, level: float | np.ndarra
         effect: the true difference.
         level: of the test, two-sided; or levels with 2, 3 ... MOST_SEEDS seeds.
     """
-    if not (difference.seeds > 1 and difference.error > 0 and math.isfinite(effect)):
-        return None
-    from scipy.special import stdtrit  # slow to import, and --check does not need it
-
-    seeds = np.arange(2, MOST_SEEDS + 1)
-    freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
-    needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
-    times = seeds / difference.seeds
-    unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
-    enough = abs(effect) >= np.hypot(needed * difference.error / np.sqrt(times), unseen)
-    return int(seeds[enough.argmax()]) if enough.any() else None
+    enough = abs(effect) >= _least_effects(difference, level)
+    return int(enough.argmax()) + 2 if enough.any() else None
 
 
 def least_effect(difference: Difference, seeds: int, level: float | np.ndarray = LEVEL) -> float:
@@ -230,14 +221,21 @@ def least_effect(difference: Difference, seeds: int, level: float | np.ndarray =
 
     Arguments as of ``seeds_needed``.
     """
-    low, high = 0.0, abs(difference.mean) + 1e3 * (difference.error if difference.error > 0 else NAN)
-    if not (seeds_needed(difference, high, level) or MOST_SEEDS + 1) <= seeds:
-        return NAN
-    for _ in range(40):
-        middle = (low + high) / 2
-        enough = (seeds_needed(difference, middle, level) or MOST_SEEDS + 1) <= seeds
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    return float(_least_effects(difference, level)[: seeds - 1].min(initial=math.inf)) if seeds > 1 else NAN
+
+
+def _least_effects(difference: Difference, level: float | np.ndarray) -> np.ndarray:
+    """Return the least true effects that are told with 2, 3 ... MOST_SEEDS seeds; NaN if the spread is unknown."""
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    if not (difference.seeds > 1 and difference.error > 0):
+        return np.full(len(seeds), NAN)
+    from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+    freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
+    needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
+    times = seeds / difference.seeds
+    unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
+    return np.hypot(needed * difference.error / np.sqrt(times), unseen)
 
 
 def _unknown(difference: Difference) -> str:

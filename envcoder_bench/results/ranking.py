@@ -158,7 +158,11 @@ def rank(
     model = fitness_model(results, bounds, evaluation)
     models = {UNTRAINED: fitness_model(results, bounds, evaluation, untrained=True)}
     whole = {name: _whole(rows) for name, rows in by_candidate.items()}
-    rows = [_over_seeds(rows, models.get(name, model), whole) for name, rows in by_candidate.items()]
+    versus = _versus_human(model, whole)
+    rows = [
+        _over_seeds(rows, models.get(name, model), whole, versus.get(name, Difference()))
+        for name, rows in by_candidate.items()
+    ]
     # p-values of all candidates together
     candidates = [row for row in rows if row["candidate"] not in BASELINES]
     for row, p in zip(candidates, corrected([row["vs_human_p"] for row in candidates], looks)):
@@ -245,7 +249,21 @@ def _steps_to_ties(rows: Sequence[dict[str, Any]], points: Sequence[Point], deci
     return steps_to_tie
 
 
-def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[int, float]]) -> dict[str, Any]:
+def _versus_human(model: FitnessModel, whole: dict[str, dict[int, float]]) -> dict[str, Difference]:
+    """Return the differences to the baseline of the candidates that share a seed with it, over the seeds of both."""
+    human = whole.get(HUMAN, {})
+    shared = [name for name, by_seed in whole.items() if name != HUMAN and by_seed.keys() & human.keys()]
+    modelled = [name for name in shared if name in model.names]
+    versus = dict(zip(modelled, model.differences(modelled, HUMAN) if modelled else []))
+    for name in set(shared) - set(modelled):  # the untrained policy, of which the model says nothing
+        own = whole[name]
+        versus[name] = Difference(mean_or_nan([own[seed] - human[seed] for seed in own.keys() & human.keys()]))
+    return versus
+
+
+def _over_seeds(
+    rows: list[Result], model: FitnessModel, whole: dict[str, dict[int, float]], versus: Difference
+) -> dict[str, Any]:
     """Return the fields of Ranked that need no other candidate's rank, from a candidate's rows in order of seeds."""
     measured = [r for r in rows if r.measured]
     name = rows[0].candidate
@@ -255,13 +273,6 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
     elif whole[name]:
         fitness, low, high = model.interval(name)
-    # difference to the baseline, over the seeds that both have
-    versus, human = Difference(), whole.get(HUMAN, {})
-    shared = set(whole[name]) & set(human) if name != HUMAN else set()
-    if shared and HUMAN in model.names:
-        versus = model.difference(name, HUMAN)
-    elif shared:
-        versus = Difference(mean_or_nan([whole[name][seed] - human[seed] for seed in shared]))
     return dict(
         candidate=name,
         status=_status(rows),

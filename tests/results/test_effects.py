@@ -55,10 +55,17 @@ def simulated(case, terms, seeds, rng, effects=None, spreads=None):
     return studies(made, rows, evaluation, bounds=bounds)[0]
 
 
+@pytest.fixture
+def plans_nothing(monkeypatch):
+    """Leave out how many seeds would show an effect: it takes longer than all the rest."""
+    monkeypatch.setattr("envcoder_bench.results.effects.seeds_needed", lambda *_: None)
+
+
 def beyond(share, runs):
     return share + 4 * math.sqrt(share * (1 - share) / runs)
 
 
+@pytest.mark.usefixtures("plans_nothing")
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3])  # few are the hardest
 @pytest.mark.parametrize("case", CASES)
@@ -77,6 +84,7 @@ def test_changes_without_an_effect_are_not_marked_and_intervals_cover_it(case, s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plans_nothing")
 def test_intervals_cover_effects_and_large_ones_are_marked():
     rng = np.random.default_rng(seed_of("effects of variants"))
     truth = np.array([-6.0, 0, 0, -6.0, 0, 0, 6.0, 0, 0] + [0.0] * 6)
@@ -92,6 +100,7 @@ def test_intervals_cover_effects_and_large_ones_are_marked():
     assert np.mean(marked) > 0.7 and false / RUNS <= beyond(0.05, RUNS)
 
 
+@pytest.mark.usefixtures("plans_nothing")
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("case", ["normal, seeds differ", "success rate 0.5, seeds differ"])
