@@ -83,7 +83,8 @@ def train_defaults(spec: TaskSpec, trainer: str = "") -> Tree:
     """
     task_name = nested({"params.config.name": spec.name})
     if trainer in CONFIGS and not _names_trainer(spec, trainer):
-        return merged(_with_parents(_shipped(CONFIGS[trainer]), "train"), task_name)
+        of_task = nested({"params.config.name": spec.name, "params.config.action_bound": spec.action_bound})
+        return merged(_with_parents(_shipped(CONFIGS[trainer]), "train"), of_task)
     if spec.train is None or not spec.digest:
         return merged(_with_parents(spec.train or _shipped("PPO"), "train"), task_name)
     tree: dict[str, Any] = dict(read_yaml(spec.train))
