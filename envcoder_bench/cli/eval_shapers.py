@@ -309,5 +309,5 @@ def _under_stress(folder: Path, draws: int | None, episodes: int | None, rank_by
     from envcoder_bench.cli.verbs import stress
 
     flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
-    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-    return stress([str(folder), *given])
+    words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+    return stress([str(folder), *words])
