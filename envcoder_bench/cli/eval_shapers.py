@@ -300,14 +300,15 @@ def _main(words: list[str]) -> int:
         )
         code = conclude(result, args.video, console, on_terrains, args.stress)
         if result.complete and not code and args.stress:
-            code = _under_stress(result.folder, args.stress_draws, args.stress_episodes, args.rank_by)
+            code = _under_stress(result.folder, args)
         return run_on_terrains(on_terrains, result) if on_terrains and result.complete and not code else code
 
 
-def _under_stress(folder: Path, draws: int | None, episodes: int | None, rank_by: str | None) -> int:
+def _under_stress(folder: Path, args: Any) -> int:
     """Run ``envcoder-bench stress`` with the policies of a run."""
     from envcoder_bench.cli.verbs import stress
 
-    flags = {"draws": draws, "episodes": episodes, "rank_by": rank_by}
+    flags = {"draws": args.stress_draws, "episodes": args.stress_episodes, "rank_by": args.rank_by}
+    flags["device"] = args.device
     words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
     return stress([str(folder), *words])

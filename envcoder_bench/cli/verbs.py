@@ -619,9 +619,9 @@ examples:
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --draws 16 --episodes 2 --rank_by stress
 
 Friction, masses, motors, gains, delays, pushes, sensor noise and slopes are drawn once for all candidates
-(docs/stress.md), in MuJoCo on the CPU. It writes stress.csv and stress.json into the run's folder, and the page again.
-What is there is not measured again: a killed command goes on where it was. It executes the code of the candidates and
-of the run's task.
+(docs/stress.md), in MuJoCo, or on CUDA in MuJoCo Warp. It writes stress.csv and stress.json into the run's folder, and
+the page again. What is there is not measured again: a killed command goes on where it was. It executes the code of the
+candidates and of the run's task.
 
 exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 """
@@ -634,6 +634,7 @@ def stress_parser() -> PlainParser:
     parser.add_argument("--draws", type=count, metavar="N", help="only the first N draws (default: 64)")
     parser.add_argument("--episodes", type=count, metavar="N", help="of each draw (default: 16)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of an episode (default: the task's)")
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help="auto, cpu or cuda:N (default: %(default)s)")
     parser.add_argument("--rank_by", choices=("fitness", "stress"), default="fitness", help="order of the table")
     return parser
 
@@ -648,7 +649,7 @@ def stress(words: list[str]) -> int:
     from envcoder_bench.stress.measure import Asked, stress_run
     from envcoder_bench.video.page import write_page
 
-    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or ())
+    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or (), args.device)
     done = stress_run(args.run, asked, lambda line: print(line, file=sys.stderr))
     order, by_stress = [row.candidate for row in done.run.ranked], args.rank_by == "stress"
     page = write_page(done.run.folder.path, None, executes=False) if done.run.folder.complete else None

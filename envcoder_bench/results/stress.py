@@ -99,6 +99,7 @@ class Settings:
         milliseconds: length of an episode; 0: full ones.
         notes: lines on what this task cannot show.
         unmeasured: what candidates observe that a robot does not measure, by candidate.
+        sim: the simulator, ``mujoco_cpu`` or ``mujoco_warp``.
     """
 
     version: int
@@ -108,6 +109,7 @@ class Settings:
     absent: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
+    sim: str = "mujoco_cpu"
 
     @property
     def grid(self) -> StressGrid:

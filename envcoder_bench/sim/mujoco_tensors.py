@@ -34,7 +34,7 @@ class MujocoTensors(Simulator):
         self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
         self._robot, self.base = robot, robot.base
         # factors of the drives' efforts and gains, by environment
-        self._strength, self._gains = torch.ones(2, num_envs, dtype=torch.float64)
+        self._strength, self._gains = torch.ones(2, num_envs, dtype=torch.float64, device=self.device)
 
         dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
         root = torch.from_numpy(robot.default_root_state()).to(self.device)

@@ -12,6 +12,7 @@ With ``use_deterministic_algorithms`` a world's bits depend only on its own stat
 # pyright: reportAttributeAccessIssue=false
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco_warp as mjw
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.core.torch_settings import is_deterministic
+from envcoder_bench.sim.base import Variation
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
@@ -39,7 +41,7 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
 from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 from mujoco_batches.physics.warp_contacts import ContactForces
-from mujoco_batches.physics.warp_device import DROPPING, captured, put_model
+from mujoco_batches.physics.warp_device import DROPPING, captured, put_model, vary_model
 from mujoco_batches.physics.warp_loading import Loading, is_in_background
 from mujoco_batches.physics.warp_streams import TorchStream
 
@@ -60,6 +62,7 @@ class MujocoWarp(MujocoTensors):
         self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp has no warnings
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, self.num_dofs, device=self.device)
+        self._tracked: tuple[Tensor, Tensor] | None = None  # positions of geoms, and which geoms
 
         start_warp()
         self._on_torch_stream = TorchStream(self.device)
@@ -97,8 +100,7 @@ class MujocoWarp(MujocoTensors):
         self._model.actuator_biasprm = wp.zeros(drives, dtype=self._model.actuator_biasprm.dtype)
         self._gain = wp.to_torch(self._model.actuator_gainprm)
         self._bias = wp.to_torch(self._model.actuator_biasprm)
-        self._stiffness = torch.tensor(robot.stiffness, dtype=torch.float32, device=self.device)
-        self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
+        self._stiffness, self._damping = (torch.from_numpy(x).to(self.device) for x in (robot.stiffness, robot.damping))
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
         # the state for Warp's kernels: MuJoCo's arrays, and torch's tensors with a row for each world
         self._worlds = worlds = Worlds()
@@ -186,11 +188,27 @@ class MujocoWarp(MujocoTensors):
     def set_drive_mode(self, effort: Tensor) -> None:
         self._wait()
         self._effort.copy_(effort)
-        mode = self._effort.unsqueeze(1)
+        mode, strength = self._effort.unsqueeze(1), self._strength.unsqueeze(1)
+        gains = strength * self._gains.unsqueeze(1)
         # force = gain * ctrl + bias_pos * q + bias_vel * dq, clamped to the model's effort limits
-        self._gain[:, :, 0] = torch.where(mode, 1.0, self._stiffness)
-        self._bias[:, :, 1] = torch.where(mode, 0.0, -self._stiffness)
-        self._bias[:, :, 2] = torch.where(mode, 0.0, -self._damping)
+        self._gain[:, :, 0] = torch.where(mode, strength, gains * self._stiffness)
+        self._bias[:, :, 1] = torch.where(mode, 0.0, -gains * self._stiffness)
+        self._bias[:, :, 2] = torch.where(mode, 0.0, -gains * self._damping)
+
+    def vary(self, variation: Variation) -> None:
+        self._wait()
+        vary_model(self._model, self._robot.mj_model, self._robot.varied(variation))
+        self._strength.copy_(variation.strength)
+        self._gains.copy_(variation.gains)
+        with wp.ScopedDevice(self._wp_device):
+            self._warm_up()
+
+    def track(self, bodies: Sequence[int]) -> Tensor:
+        self._wait()
+        geoms = torch.tensor([self._robot.outermost(body) for body in bodies], device=self.device)
+        positions = torch.zeros(self.num_envs, len(bodies), 3, device=self.device)
+        self._tracked, self._geom_xpos = (positions, geoms), wp.to_torch(self._data.geom_xpos)
+        return positions
 
     def apply_forces(self, forces: Tensor) -> None:
         self._wait()
@@ -204,6 +222,9 @@ class MujocoWarp(MujocoTensors):
                 self._advance()
             else:
                 wp.capture_launch(self._graph)
+        if self._tracked is not None:
+            positions, geoms = self._tracked
+            torch.index_select(self._geom_xpos, 1, geoms, out=positions)
 
     def write(
         self,

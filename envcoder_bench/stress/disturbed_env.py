@@ -71,7 +71,8 @@ class DisturbedEnv(GroupedVecTask):
         self._late = late.to(self.device)
         self._past = torch.zeros(1 + int(late.max()), self.num_envs, self.actions.shape[1], device=self.device)
         # noise of a lane is the same in all groups
-        self._noise = columns["noise"].float().unsqueeze(1)
+        self._noise = columns["noise"].float().unsqueeze(1).to(self.device)
+        self._noise_lanes = self._lanes.to(self.device)
         self._noisy = bool(self._noise.any())
         self.notes = self._unseen(shapings)
         self.strength = by_env["strength"].float().to(self.device)
@@ -142,8 +143,9 @@ class DisturbedEnv(GroupedVecTask):
         keys = [key for key in dict.fromkeys(key for key, _, _ in _MEASURED) if key in self.state]
         before = {key: self.state[key].clone() for key in keys}
         sizes = {key: self.state[key].shape[1] for key in keys}
-        drawn = noise.uniform(self.episode_seed, self.step_count, Purpose.STRESS, self._lanes, sum(sizes.values()))
-        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1).to(self.device)
+        counter = (self.episode_seed, self.step_count, Purpose.STRESS, self._noise_lanes)
+        drawn = noise.uniform(*counter, sum(sizes.values()), self.device)
+        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1)
         by_key = dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
         for key, quantity, columns in _MEASURED:
             if key in by_key:

@@ -30,12 +30,13 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.sim import pick_simulator
 from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 from envcoder_bench.stress.sensors import unmeasured
 
-MOST_ENVS = 8_192  # environments of a part
+MOST_ENVS = {"mujoco_cpu": 8_192, "mujoco_warp": 65_536}  # environments of a part
 Policies = Mapping[GroupKey, tuple[nn.Module, str]]  # and the digest of its file
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,14 @@ class Asked:
         draws, episodes: fewer than the grid has, for a quick look; None: all.
         seconds: the length of the episodes; None: full ones.
         candidates: names; empty: all that have policies.
+        device: auto, cpu or cuda:N, as of a run.
     """
 
     draws: int | None = None
     episodes: int | None = None
     seconds: float | None = None
     candidates: Sequence[str] = ()
+    device: str = "auto"
 
 
 @dataclass
@@ -79,11 +82,13 @@ def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log
         torch.set_num_threads(1)
         policies, failed = _policies(run, asked.candidates)
         with user_input():
-            settings = _settings(asked)
+            sim, device = pick_simulator("auto", asked.device)
+            settings = _settings(asked, sim)
             before = read_stress(run.folder.path)
         if before is not None and not before.settings.same(settings):
             had = f"{counted(before.settings.draws, 'draw')} of {counted(before.settings.episodes, 'episode')}"
-            raise UserError(f"{run.folder.path / FILE} has {had}, or another length: ask for the same, or remove it")
+            remedy = f"{before.settings.sim}: ask for the same, or remove it"
+            raise UserError(f"{run.folder.path / FILE} has {had}, another length or another simulator, {remedy}")
         rows = [] if before is None else [row for row in before.rows if _is_fresh(row, policies)]
         there = {row.key for row in rows}
         kept = Stress(settings, ())
@@ -91,12 +96,12 @@ def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log
             commands = tuple(row for row in before.commands if (row.candidate, row.seed) in there)
             kept = Stress(before.settings, tuple(rows), commands)
         measured = Measured(run, kept, failed)
-        _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, tell)
+        _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, device, tell)
         measured.stress = read_stress(run.folder.path) or measured.stress  # as anybody will read it
     return measured
 
 
-def _settings(asked: Asked) -> Settings:
+def _settings(asked: Asked, sim: str) -> Settings:
     grid = stress_grid()
     draws = len(grid.draws) if asked.draws is None else asked.draws
     episodes = grid.episodes if asked.episodes is None else asked.episodes
@@ -105,7 +110,7 @@ def _settings(asked: Asked) -> Settings:
             f"the grid has 1 to {len(grid.draws)} draws of at least one episode, not {draws} of {episodes}"
         )
     milliseconds = 0 if asked.seconds is None else round(1000.0 * asked.seconds)
-    return Settings(grid.version, draws, episodes, milliseconds)
+    return Settings(grid.version, draws, episodes, milliseconds, sim=sim)
 
 
 def _policies(run: OpenedRun, names: Sequence[str]) -> tuple[Policies, dict[str, str]]:
@@ -132,15 +137,16 @@ def _is_fresh(row: Row, policies: Policies) -> bool:
     return row.key not in policies or policies[row.key][1] == row.policy
 
 
-def _measure(measured: Measured, policies: Policies, tell: Callable[[str], None]) -> None:
+def _measure(measured: Measured, policies: Policies, device: str, tell: Callable[[str], None]) -> None:
     if not policies:
         return
-    spec, settings = _spec(measured.run, {name for name, _ in policies}), measured.stress.settings
+    settings = measured.stress.settings
+    spec = _spec(measured.run, {name for name, _ in policies}, settings.sim, device)
     with user_input():
         groups, faults = prepare(spec)
     measured.failed.update({name: str(fault) for name, fault in faults.items()})
     groups = [group for group in groups if group.key in policies]
-    size = max(1, MOST_ENVS // ((1 + settings.draws) * settings.episodes))
+    size = max(1, MOST_ENVS[settings.sim] // ((1 + settings.draws) * settings.episodes))
     for first in range(0, len(groups), size):
         part = groups[first : first + size]
         last = first + len(part)
@@ -174,13 +180,13 @@ def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tenso
     return act
 
 
-def _spec(run: OpenedRun, names: set[str]) -> RunSpec:
-    """Return the run with these candidates on the CPU, whose simulator can give each environment its own model."""
+def _spec(run: OpenedRun, names: set[str], sim: str, device: str) -> RunSpec:
+    """Return the run with these candidates on a device."""
     cfg, spec = run.cfg, run.spec
-    if cfg.device != "cpu" and not cfg.untrusted:
+    if cfg.device.split(":")[0] != device.split(":")[0] and not cfg.untrusted:
         spec = spec.changed(compile_shapers=False)  # the run did not compile kernels for this device
     kept = tuple(source for source in spec.sources if source.name in names)
-    return replace(spec.changed(sim="mujoco_cpu", device="cpu"), sources=kept)
+    return replace(spec.changed(sim=sim, device=device), sources=kept)
 
 
 def measure_groups(

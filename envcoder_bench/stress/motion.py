@@ -32,7 +32,8 @@ class Motion:
         limits = sim.effort_limits
         self._limited = (torch.isfinite(limits) & (limits > 0.0)).to(device)
         self._limits = env.strength.unsqueeze(1) * limits.to(device)[self._limited] * SATURATED
-        if not bool(self._limited.any()):
+        self._motors = int(self._limited.sum())
+        if not self._motors:
             self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
         # ranges of the joints
         lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
@@ -42,12 +43,12 @@ class Motion:
             self.absent["limit_margin"] = "no joint of the model has a range"
         # feet
         feet = next((task.constants[name] for name in FEET if name in task.constants), None)
-        self._feet = None if feet is None else feet.to(torch.int64).tolist()
-        if self._feet is None:
+        self._feet = None if feet is None else feet.to(torch.int64).to(device)
+        if feet is None or self._feet is None:
             self.absent |= dict.fromkeys(("foot_impact", "foot_slip"), "the task does not say which bodies are feet")
         else:
-            self._points, self._points_before = sim.track(self._feet), torch.zeros(n, len(self._feet), 3, device=device)
-        self._loaded = torch.zeros(n, len(self._feet or ()), dtype=torch.bool, device=device)
+            self._points, self._points_before = sim.track(feet.tolist()), torch.zeros(n, len(feet), 3, device=device)
+        self._loaded = torch.zeros(n, 0 if feet is None else len(feet), dtype=torch.bool, device=device)
         self._mass = float(sim.body_masses.sum())
         if not sim.floating:
             self.absent["cost_of_transport"] = "the robot's base is fixed"
@@ -74,7 +75,7 @@ class Motion:
         # efforts and joints
         if "torque_saturation" not in self.absent:
             full = (sim.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
-            self._sums["saturated"] += alive * full / int(self._limited.sum())
+            self._sums["saturated"] += alive * full / self._motors
         if "limit_margin" not in self.absent:
             pos = sim.dof_pos[:, self._ranged]
             margin = torch.minimum(pos - self._lower, self._upper - pos) / (self._upper - self._lower)

@@ -1,6 +1,7 @@
 """A session trains with any trainer of the interface: here a random search in a separate file."""
 
 import copy
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -266,3 +267,24 @@ def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, more):
     assert all(torch.equal(x, weights(straight)[key]) for key, x in weights(second).items())
     assert torch.equal(second.episodes.fitness, straight.episodes.fitness)
     assert set(second.stats) == set(straight.stats) != set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds, saved_after", [(0.1, [3, 6, 9]), (5.0, [3, 8])])
+def test_checkpoints_take_at_most_a_twentieth_of_the_time(tmp_path, monkeypatch, seconds, saved_after):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("envcoder_bench.run.train.session.time", clock)
+    session, _, saved = make_session(tmp_path, 10, ["checkpoint_minutes=1", "train.params.config.horizon_length=4"])
+    keep, iterate = saved.append, session.iterate
+
+    def slow(state):
+        clock.now += seconds
+        keep(state)
+
+    def of_25_seconds():
+        iterate()
+        clock.now += 25.0
+
+    session.save, session.iterate = slow, of_25_seconds
+    session.train()
+    assert [state["iteration"] for state in saved] == saved_after

@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from backends import ANYMAL, STANCE, TASKS, Backend, stand
+from backends import ANYMAL, BACKENDS, STANCE, TASKS, Backend, everywhere, stand
 
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import Variation
@@ -13,10 +13,12 @@ CPU = Backend("mujoco_cpu", "cpu", True)
 NEUTRAL = {"friction": np.nan, "mass": 1.0, "com": 0.0, "strength": 1.0, "gains": 1.0}
 CHANGES = [{}, {"friction": 0.3}, {"mass": 1.3}, {"com": 0.05}, {"strength": 0.3}, {"gains": 0.5}]
 
+NAMES = ("root_states", "dof_pos", "dof_vel", "dof_force")
 
-def varied(changes):
+
+def varied(changes, backend=CPU):
     rows = [{**NEUTRAL, **change} for change in changes]
-    sim = CPU.anymal(len(rows))
+    sim = backend.anymal(len(rows))
     sim.vary(Variation(**{name: torch.tensor([row[name] for row in rows], dtype=torch.float64) for name in NEUTRAL}))
     return sim
 
@@ -57,6 +59,33 @@ def test_each_environment_moves_as_its_own_model():
         np.testing.assert_allclose(got, np.concatenate([qpos[:3], qpos[7:]]), atol=2e-5, err_msg=str(change))
         assert not change or np.abs(qpos - moved[0]).max() > 1e-4, change  # every change matters here
     assert float(tracked[0, 0, 2]) < 0.1 < float(sim.root_states[0, 2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_warp_moves_each_environment_as_plain_mujoco_does(backend):
+    """Here feet slip, legs push and efforts reach their limits, so that two control steps show every change."""
+    changes = [*CHANGES, {"friction": 0.5, "mass": 0.8, "com": -0.03, "strength": 0.7, "gains": 1.2}]
+    sims = [varied(changes), varied(changes, backend)]
+    tracked = []
+    for sim in sims:
+        stance = stand(sim, 0.535)
+        velocity = torch.zeros(sim.num_envs, 13, device=sim.device)
+        velocity[:, 7:9], velocity[:, 2], velocity[:, 6] = 0.5, 0.535, 1.0
+        sim.write(everywhere(sim), velocity)
+        tracked.append(sim.track([sim.body_names.index("LF_SHANK"), 0]))
+        for _ in range(2):
+            sim.step(stance + 0.4)
+    plain, warp = (
+        [x.cpu() for x in (*(getattr(sim, name) for name in NAMES), track)] for sim, track in zip(sims, tracked)
+    )
+    for name, x, y, limit in zip((*NAMES, "tracked"), plain, warp, (1e-5, 1e-5, 1e-3, 1e-2, 1e-5)):
+        torch.testing.assert_close(y, x, rtol=1e-4, atol=limit, msg=lambda text, name=name: f"{name}: {text}")
+    moved = torch.cat([warp[0], warp[1]], dim=1)
+    assert bool(((moved[1:] - moved[0]).abs().amax(dim=1) > 1e-4).all())  # every change matters here
+    if backend.device != "cpu":
+        pointers = [x.data_ptr() for x in (sims[1].root_states, tracked[1])]
+        sims[1].step(stance)
+        assert pointers == [x.data_ptr() for x in (sims[1].root_states, tracked[1])]
 
 
 def test_a_body_whose_centre_of_mass_is_its_origin_can_be_shifted():

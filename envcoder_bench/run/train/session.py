@@ -165,7 +165,7 @@ class Session:
         names = [group.name for group in self.groups]
         self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
         self._noise = NoiseMonitor(names, self.env.action_dims, cfg.params)
-        self._saved_at = time.monotonic()
+        self._saved_at, self._pause = time.monotonic(), 60 * cfg.checkpoint_minutes  # until the next checkpoint, s
 
     # training
 
@@ -181,8 +181,7 @@ class Session:
                     self.iterate()
                     stopped = self.stop.by is not None
                     # a stop waits for the end of an iteration, whose checkpoint is exact
-                    is_due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
-                    if not self.reached and (stopped or is_due):
+                    if not self.reached and (stopped or time.monotonic() - self._saved_at > self._pause):
                         with span(RESULTS):
                             self.checkpoint()
                     if self.profile is not None:
@@ -420,8 +419,12 @@ class Session:
         """Save a checkpoint."""
         self._write_curves()
         self.logs.scalars.flush()
+        began = time.monotonic()
         self.save(self.state())
         self._saved_at = time.monotonic()
+        # replay rings may take many gigabytes: then checkpoints take at most a twentieth of the time
+        pause = 60 * self.cfg.checkpoint_minutes
+        self._pause = max(pause, min(20 * (self._saved_at - began), 10 * pause))
 
     def state(self) -> dict[str, Any]:
         """Return the state that ``restore`` needs to continue bitwise."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.profiling import span
 from envcoder_bench.sources.term_tasks.block import Block, runs
 from envcoder_bench.sources.term_tasks.checkpoint import held, restore, saved
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
@@ -279,7 +280,8 @@ class TermTask(Task):
             if not self._begun:
                 self._mask.zero_()
                 self._advance_curricula()
-            self.world.sim.forward()
+            with span("physics"):  # derived quantities of all environments, as each step of the framework has them
+                self.world.sim.forward()
             self.world.parts("command", self._advance_commands)
             self.world.sense()
             self.world.parts("observe" if self._begun else "observe alone", self._observe)

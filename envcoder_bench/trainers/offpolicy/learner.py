@@ -17,7 +17,7 @@ from torch import Tensor
 
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.trainers.base import Widths
-from envcoder_bench.trainers.offpolicy.network import GroupedNetwork, NetworkShape, Slab
+from envcoder_bench.trainers.offpolicy.network import ALL, GroupedNetwork, NetworkShape, Slab
 from envcoder_bench.trainers.offpolicy.replay import Batch
 from envcoder_bench.trainers.offpolicy.settings import SACSettings
 
@@ -87,9 +87,9 @@ class Learner:
 
     # the policy
 
-    def mean_and_log_std(self, obs: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
-        """Return mean and logarithm of the deviation of the Gaussian before tanh, ``(groups, samples, action)``."""
-        mean, log_std = self.actor(obs, training)
+    def mean_and_log_std(self, obs: Tensor, training: bool = False, rows: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Return mean and logarithm of the deviation of the Gaussian before tanh, ``(groups, rows, action)``."""
+        mean, log_std = self.actor(obs, training, rows)
         return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (1.0 + torch.tanh(log_std))
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
@@ -106,10 +106,12 @@ class Learner:
 
     # the critics
 
-    def _log_probs(self, critic: GroupedNetwork, obs: Tensor, action: Tensor, training: bool) -> Tensor:
-        """Return log-probabilities of the values' bins, ``(groups, 2, samples, bins)``."""
+    def _log_probs(
+        self, critic: GroupedNetwork, obs: Tensor, action: Tensor, training: bool, rows: slice = ALL
+    ) -> Tensor:
+        """Return log-probabilities of the values' bins for some ``rows``, ``(groups, 2, rows, bins)``."""
         both = torch.cat([obs, action], dim=2).unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1)
-        (logits,) = critic(both, training)
+        (logits,) = critic(both, training, rows)
         return F.log_softmax(logits.unflatten(0, (-1, 2)), dim=3)
 
     def target_distribution(self, log_probs: Tensor, batch: Batch, entropy_bonus: Tensor) -> Tensor:
@@ -154,8 +156,9 @@ class Learner:
     def _update_actor(self, batch: Batch, noise: Tensor) -> None:
         samples = batch.obs.shape[1]
         # the normalization sees both states, as in the critics' update; the loss sees the first
-        mean, log_std = self.mean_and_log_std(torch.cat([batch.obs, batch.next_obs], dim=1), training=True)
-        actions, log_probs = self._sampled(mean[:, :samples], log_std[:, :samples], noise)
+        both = torch.cat([batch.obs, batch.next_obs], dim=1)
+        mean, log_std = self.mean_and_log_std(both, training=True, rows=slice(samples))
+        actions, log_probs = self._sampled(mean, log_std, noise)
         values = (self._log_probs(self.critic, batch.critic_obs, actions, training=False).exp() @ self.bins).amin(dim=1)
         temperature = self.temperature
         losses = (log_probs * temperature.detach().unsqueeze(1) - values).mean(dim=1)
@@ -172,9 +175,9 @@ class Learner:
             bonus = -self.temperature.unsqueeze(1) * next_log_prob
             obs = torch.cat([batch.critic_obs, batch.next_critic_obs], dim=1)
             action = torch.cat([batch.action, next_action], dim=1)
-            next_log_probs = self._log_probs(self.target, obs, action, training=True)[:, :, samples:]
+            next_log_probs = self._log_probs(self.target, obs, action, training=True, rows=slice(samples, None))
             target = self.target_distribution(next_log_probs, batch, bonus)
-        log_probs = self._log_probs(self.critic, obs, action, training=True)[:, :, :samples]
+        log_probs = self._log_probs(self.critic, obs, action, training=True, rows=slice(samples))
         entropies = -(target.unsqueeze(1) * log_probs).sum(dim=3).mean(dim=1)  # (groups, samples)
         losses = (entropies * batch.valid).mean(dim=1)
         self._note(value_loss=losses)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-BATCH_NORM_EPS, RMS_NORM_EPS, MOMENTUM = 1e-5, 1e-6, 0.01
+from envcoder_bench.core.triton_import import usable_on
+from envcoder_bench.trainers.offpolicy.batch_norm import EPSILON, BatchNorm, FixedNorm
+
+RMS_NORM_EPS = 1e-6
+ALL = slice(None)
 
 
 class NetworkShape:
@@ -75,45 +78,42 @@ class GroupedNetwork:
     def __init__(
         self, shape: NetworkShape, inputs: Tensor, outputs: Sequence[int], half: bool, grad: bool = True
     ) -> None:
-        self.shape, self.half, self._inputs, self._outputs = shape, half, inputs.float(), list(outputs)
+        self.shape, self._inputs, self._outputs = shape, inputs.float(), list(outputs)
+        self._dtype = torch.bfloat16 if half else torch.float32
         groups, device = len(inputs), inputs.device
+        self._kernels = usable_on(device, torch.float32)
         self.parameters = Slab(groups, shape.parameters, device, grad)
         self.buffers = Slab(groups, shape.buffers, device, grad=False)
         self._own_width = self._inputs.sum(dim=1, keepdim=True)  # (groups, 1)
 
-    def __call__(self, x: Tensor, training: bool) -> list[Tensor]:
-        """Return the heads' outputs, ``(groups, samples, width)`` each.
+    def __call__(self, x: Tensor, training: bool, rows: slice = ALL) -> list[Tensor]:
+        """Return the heads' outputs of some ``rows`` of the samples, ``(groups, rows, width)`` each.
 
-        ``training``: normalize by the samples' statistics and add them to the running ones.
+        ``training``: normalize by the statistics of all samples and add them to the running ones.
         """
         weights = self.parameters.views
-        x = self._normalize("norm", x, training)  # in single precision: observations may be far from 0
-        x = torch.bmm(*self._cast(x, weights["embed"]))
+        # observations may be far from 0, so that they are normalized in single precision
+        x = torch.bmm(self._normalize("norm", x, training), self._cast(weights["embed"]))
         for k in range(self.shape.blocks):
-            y = torch.bmm(*self._cast(x, weights[f"{k}.up"]))
+            y = torch.bmm(x, self._cast(weights[f"{k}.up"]))
             y = self._normalize(f"{k}.norm_up", y, training, relu=True)
-            y = torch.bmm(*self._cast(y, weights[f"{k}.down"]))
+            y = torch.bmm(y, self._cast(weights[f"{k}.down"]))
             x = x + self._normalize(f"{k}.norm_down", y, training, relu=True)
-        x = x.float()
+        x = x[:, rows].float()
         x = x * torch.rsqrt(x.square().mean(dim=2, keepdim=True) + RMS_NORM_EPS) * weights["post.scale"].unsqueeze(1)
         return [torch.baddbmm(weights[f"{name}.bias"], x, weights[name]) for name in self.shape.heads]
 
-    def _cast(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return (x.bfloat16(), weight.bfloat16()) if self.half else (x, weight)
+    def _cast(self, weight: Tensor) -> Tensor:
+        return weight.to(self._dtype)
 
     def _normalize(self, name: str, x: Tensor, training: bool, relu: bool = False) -> Tensor:
         scale, shift = (self.parameters.views[f"{name}.{kind}"] for kind in ("scale", "shift"))
         mean, var = (self.buffers.views[f"{name}.{kind}"] for kind in ("mean", "var"))
         if training:
-            y, batch_mean, batch_var = _BatchNorm.apply(x, scale, shift, relu)
-            with torch.no_grad():
-                mean.lerp_(batch_mean, MOMENTUM)
-                var.lerp_(batch_var * (x.shape[1] / (x.shape[1] - 1)), MOMENTUM)
-            return y
-        factor = scale.detach() * torch.rsqrt(var + BATCH_NORM_EPS)
-        offset = (shift.detach() - mean * factor).to(x.dtype).unsqueeze(1)
-        y = torch.addcmul(offset, x, factor.to(x.dtype).unsqueeze(1))
-        return torch.relu(y) if relu else y
+            return BatchNorm.apply(x, scale, shift, mean, var, relu, self._dtype, self._kernels)
+        factor = scale.detach() * torch.rsqrt(var + EPSILON)
+        offset = shift.detach() - mean * factor
+        return FixedNorm.apply(x, factor, offset, relu, self._dtype, self._kernels)
 
     @torch.no_grad()
     def initialize(self, seeds: Sequence[int], member: int = 0) -> None:
@@ -201,42 +201,3 @@ class GroupedNetwork:
 def _orthogonal(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
     """Draw an ``(inputs, outputs)`` matrix as ``nn.init.orthogonal_`` draws a linear layer's weight."""
     return nn.init.orthogonal_(torch.empty(outputs, inputs), generator=generator).T
-
-
-class _BatchNorm(torch.autograd.Function):
-    """Normalization by the samples' statistics, and a ReLU; also returns the mean and the biased variance.
-
-    Autograd would keep several tensors of the samples' size for what is one multiplication and one addition.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-        mean = x.mean(dim=1, dtype=scale.dtype)
-        if x.dtype == scale.dtype:
-            var = x.var(dim=1, correction=0)
-        else:  # one pass in single precision, without a copy of x
-            norm = torch.linalg.vector_norm(x, dim=1, dtype=scale.dtype)
-            var = (norm.square() / x.shape[1] - mean.square()).clamp_min_(0.0)
-        rstd = torch.rsqrt(var + BATCH_NORM_EPS)
-        factor = scale * rstd
-        offset = shift - mean * factor
-        y = torch.addcmul(offset.to(x.dtype).unsqueeze(1), x, factor.to(x.dtype).unsqueeze(1))
-        if relu:
-            y = torch.relu_(y)
-        ctx.save_for_backward(x, y if relu else None, mean, rstd, scale)
-        ctx.mark_non_differentiable(mean, var)
-        return y, mean, var
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, y, mean, rstd, scale = ctx.saved_tensors
-        grad = grads[0] if y is None else grads[0].masked_fill(y <= 0, 0.0)
-        d_shift = grad.sum(dim=1, dtype=scale.dtype)
-        d_scale = ((grad * x).sum(dim=1, dtype=scale.dtype) - mean * d_shift) * rstd
-        # dx = factor (grad - mean(grad) - x_hat mean(grad x_hat)), as a combination of grad, x and a constant
-        factor, samples = scale * rstd, x.shape[1]
-        of_x = -factor * rstd * d_scale / samples
-        constant = -factor * d_shift / samples - of_x * mean
-        constant, of_x, factor = (each.to(x.dtype).unsqueeze(1) for each in (constant, of_x, factor))
-        dx = torch.addcmul(torch.addcmul(constant, x, of_x), grad, factor)
-        return dx, d_scale, d_shift, None

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from envcoder_bench.trainers.offpolicy.network import BATCH_NORM_EPS, RMS_NORM_EPS, GroupedNetwork
+from envcoder_bench.trainers.offpolicy.batch_norm import EPSILON
+from envcoder_bench.trainers.offpolicy.network import RMS_NORM_EPS, GroupedNetwork
 from envcoder_bench.trainers.offpolicy.settings import SACSettings
 
 
@@ -50,7 +51,7 @@ def policy_module(actor: GroupedNetwork, group: int, widths: Sequence[int], sett
     stats = {name: x[group].detach().cpu().double() for name, x in actor.buffers.views.items()}
 
     def affine(name: str) -> tuple[Tensor, Tensor]:
-        factor = weights[f"{name}.scale"] * torch.rsqrt(stats[f"{name}.var"] + BATCH_NORM_EPS)
+        factor = weights[f"{name}.scale"] * torch.rsqrt(stats[f"{name}.var"] + EPSILON)
         return factor, weights[f"{name}.shift"] - stats[f"{name}.mean"] * factor
 
     def normalized(name: str, norm: str) -> dict[str, Tensor]:

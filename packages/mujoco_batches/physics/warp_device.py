@@ -4,14 +4,18 @@
 # pyright: reportAttributeAccessIssue=false
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields as declared
 from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
+import numpy as np
 import warp as wp
+from mujoco.batch import MODEL_FIELDS
 
 from mujoco_batches.compat import mujoco_warp_contacts
+from mujoco_batches.physics.batch import make_batch
 from mujoco_batches.process import collection_paused
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
@@ -46,6 +50,29 @@ def put_model(host: mujoco.MjModel) -> mjw.Model:
 
         use_surface_contacts(model)
     return model
+
+
+def vary_model(model: mjw.Model, host: mujoco.MjModel, fields: Mapping[str, np.ndarray]) -> None:
+    """Give each world its own values of fields of a model, ``(nworld, ...)``, and of what MuJoCo derives from them.
+
+    The fields become other arrays, which a graph that was captured before does not read.
+
+    Args:
+        host: the model from which ``put_model`` made ``model``.
+    """
+    # MuJoCo derives constants on the CPU, once for each distinct row
+    rows = np.concatenate([x.reshape(len(x), -1) for x in fields.values()], axis=1)
+    _, first, world = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    batch = make_batch(host, len(first))
+    for name, x in fields.items():
+        batch.expand(name)[...] = x[first]
+    batch.set_const()
+    by_world = {field.name for field in declared(model) if getattr(field.type, "shape", ())[:1] == ("*",)}
+    for name in by_world.intersection(MODEL_FIELDS):
+        values, old = batch.expanded(name), getattr(model, name)
+        if values is not None and old.size:
+            new = values[world.reshape(-1)].astype(np.float32)
+            setattr(model, name, wp.array(new, dtype=old.dtype, device=old.device))
 
 
 def captured(device: Any, launch: Callable[[], object]) -> Any | None:
