@@ -44,7 +44,7 @@ def _file(flag: str, value: str | None, suffix: str) -> Path | None:
     if Path(value).suffix != suffix:
         raise UserError(f"{flag} {value}: the file must end with {suffix}")
     if not Path(value).absolute().parent.is_dir():
-        raise UserError(f"{flag} {value}: there is no folder {Path(value).parent}")
+        raise UserError(f"{flag} {value}: the folder {Path(value).parent} does not exist")
     return Path(value)
 
 

@@ -34,7 +34,7 @@ class Pair:
         seeds: number of seeds that both have.
         seeds_needed: number of seeds with which a true difference of ``mean`` is told with a probability of POWER;
             0 if it is told already, None if it is unknown or over MOST_SEEDS.
-        reason: why there is no interval; empty if there is one.
+        reason: why the interval is missing; empty if it is not.
         extends: whether the run can be extended by seeds.
         within_unseen: whether outcomes that the seeds have not shown can explain the whole difference; ``p`` is then 1.
     """
