@@ -343,12 +343,17 @@ def _joint(name: str, facts: TaskContract, with_effort: bool) -> str:
 
 def _effort(facts: TaskContract, name: str) -> str:
     effort = facts.effort_limits[facts.joints.index(name)] if facts.effort_limits else math.inf
-    unit = "N" if facts.joint_facts[name].startswith("slides") else "N m"
-    return "passive" if not effort else "" if math.isinf(effort) else f"{effort:.3g} {unit} at most"
+    is_limited = effort < 1e30  # an Isaac Gym asset without limits has the largest float
+    return "passive" if not effort else f"{effort:.4g} {_unit(facts, name)} at most" if is_limited else ""
+
+
+def _unit(facts: TaskContract, name: str) -> str:
+    return "N" if facts.joint_facts.get(name, "").startswith("slides") else "N m"
 
 
 def _level(facts: TaskContract) -> str:
-    return ", facing +x" if "root_states" in facts.default_state else ""
+    root = facts.default_state.get("root_states", ())
+    return ", facing +x" if root and abs(root[6]) > 0.999 else ""
 
 
 BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
@@ -363,10 +368,12 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     """
     masses = [f" {mass:.3g} kg" if mass else "" for mass in facts.masses] or [""] * len(facts.bodies)
     bodies = [f"{k} {name}{mass}" for k, (name, mass) in enumerate(zip(facts.bodies, masses))]
-    equal = len(facts.joints) > 1 and len(set(facts.effort_limits)) == 1
+    limits = {(limit, _unit(facts, name)) for limit, name in zip(facts.effort_limits, facts.joints)}
+    equal = len(facts.joints) > 1 and len(limits) == 1
     joints = [_joint(name, facts, not equal) for name in facts.joints]
     frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
-    each = f"; each {_effort(facts, *facts.joints[:1])}" if equal and facts.joint_facts else ""
+    limit = _effort(facts, *facts.joints[:1]) if equal and facts.joint_facts else ""
+    each = f"; each {limit}" if limit else ""
     lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(joints)}{each}."]
     lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
