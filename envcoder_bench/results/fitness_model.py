@@ -83,14 +83,14 @@ class FitnessModel:
     with a seed or an episode is left out, unless the seeds of one of the two hardly differ. With bounds, intervals and
     differences also allow for outcomes that the seeds may not have shown, see ``unseen``.
 
-    With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
+    With a single seed the spread is unknown, so that intervals, p-values and probabilities are NaN.
 
     Args:
         fitness: mean fitness of each candidate by seed.
         evaluation: the fitness of the episodes, by candidate and seed; the k-th ones of a seed begin alike.
         bounds: the least and the greatest fitness of an episode.
         episodes: number of episodes of a seed, of candidates that ``evaluation`` does not have.
-        failed: the fitness of a seed that learns nothing, where there are no bounds; NaN if it is unknown.
+        failed: the fitness of a seed that learns nothing, where fitness is unbounded; NaN if it is unknown.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class FitnessModel:
         return bool((self._count > 1).any())
 
     def interval(self, name: str) -> Interval:
-        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN if there is no spread.
+        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN without a spread.
 
         With bounds it is the interval of Korn and Graubard (1998): Clopper and Pearson's, of as many independent
         episodes as have the variance of the mean. Without, it is Student's.

@@ -100,10 +100,10 @@ class Prompts:
     def _starts(self, archive: Archive, round: int) -> list[str]:
         """Return the texts of the starting points of a round: samples take turns."""
         best, fast, mend = archive.best(), fastest(archive), to_mend(archive)
-        known = {START_BEST: best, START_FASTEST: fast, START_MEND: mend}
+        attempts = {START_BEST: best, START_FASTEST: fast, START_MEND: mend}
         if round >= self._rounds and best is not None:
             return [self._start(START_LAST, a.name) for a in (best, fast, mend) if a is not None]
-        named = [self._start(template, a.name) for template, a in known.items() if a is not None]
+        named = [self._start(template, a.name) for template, a in attempts.items() if a is not None]
         return [*named, self._start(START_NEW, "")]
 
     def _start(self, template: str, name: str) -> str:
@@ -156,7 +156,7 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
     places = {name: shipped / name for name in TEMPLATES}
     if folder is not None:
         if not folder.is_dir():
-            raise UserError(f"--prompt_dir {folder}: there is no such folder")
+            raise UserError(f"--prompt_dir {folder}: the folder does not exist")
         replacements = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
         for name, path in replacements.items():
             if name not in TEMPLATES:
@@ -370,11 +370,11 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     bodies = [f"{k} {name}{mass}" for k, (name, mass) in enumerate(zip(facts.bodies, masses))]
     limits = {(limit, _unit(facts, name)) for limit, name in zip(facts.effort_limits, facts.joints)}
     equal = len(facts.joints) > 1 and len(limits) == 1
-    told = [_joint(name, facts, not equal) for name in facts.joints]
+    joints = [_joint(name, facts, not equal) for name in facts.joints]
     frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
     limit = _effort(facts, *facts.joints[:1]) if equal and facts.joint_facts else ""
     each = f"; each {limit}" if limit else ""
-    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}{each}."]
+    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(joints)}{each}."]
     lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
         f"- Bodies{', by their index in `contact_forces`' * ('contact_forces' in fields)}: {', '.join(bodies)}."

@@ -233,7 +233,7 @@ class ReplayProvider:
             raise UserError(f"--llm replay:{path}: {error}") from error
         replies = [record for record in records if record["type"] == "reply"]
         if not replies:
-            raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
+            raise UserError(f"--llm replay:{path}: this transcript has no reply")
         self.meta: dict[str, Any] = records[0]["meta"]
         self.name: str = replies[0]["provider"]
         self.model: str = self.name.split("@")[0].split(":", 1)[-1]

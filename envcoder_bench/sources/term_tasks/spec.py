@@ -82,6 +82,7 @@ def spec_of(
         config=folder / "task.yaml",
         make=functools.partial(_made, make, facts),
         train=folder / "train.yaml",
+        action_bound=2.0,  # these frameworks do not clip actions, and their policies exceed 1
         source=facts.address,
         digest=digest,
         summary=title,
