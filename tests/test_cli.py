@@ -110,8 +110,8 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
         ("--resume {empty}/..", "(no config.yaml); give one of those in it, such as {empty}/../damaged"),
-        ("--resume {empty}/../damged", "there is no run here: no such folder (did you mean damaged?)"),
-        ("--resume {empty}", "there is no run here (no config.yaml)"),
+        ("--resume {empty}/../damged", "it is not the folder of a run: no such folder (did you mean damaged?)"),
+        ("--resume {empty}", "it is not the folder of a run (no config.yaml)"),
         ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices, --ray and --video"),
     ],
 )

@@ -103,10 +103,11 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "equal_designs": [
         DESIGN,
-        ("sizes", lambda r: f"{len(r['cells'])}"),
+        ("sizes, runs", lambda r: f"{len(r['cells'])}, {sum(c['runs'] for c in r['cells']):,}"),
         ('most runs with any "!"', functools.partial(_extreme, "marked", max)),
         ("not within the error of 5 %", lambda r: ", ".join(_beyond(r, "marked"))),
         ('most false "better"', functools.partial(_extreme, "better", max)),
+        ("not within the error of 5 %", lambda r: ", ".join(_beyond(r, "better"))),
         ("fewest intervals with the truth", functools.partial(_extreme, "covered", min)),
     ],
     "different_designs": [
@@ -133,7 +134,7 @@ COLUMNS: dict[str, list[Column]] = {
         *((f"by an agent that {agent}", functools.partial(_told, agent)) for agent in AGENTS),
     ],
     "recorded_power": [
-        ("recorded trainings", lambda r: r["record"]),
+        ("recorded trainings", lambda r: f"{r['task']}, {r['record']}"),
         ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
         ("marked", lambda r: f"{r['marked']:.1%}"),
         ("by paired t-tests", lambda r: f"{r['paired']:.1%}"),

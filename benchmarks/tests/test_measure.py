@@ -101,14 +101,14 @@ def test_designs_have_a_row_each_with_their_sizes(benchmark, monkeypatch):
     from measurements import certainty
 
     for name, small in (
-        ("EQUAL_SIZES", {(1, 2): 1.0, (3, 3): 0.5}), ("DIFFERENT_SIZES", {(3, 2): 1.0}), ("EXTENDED", ("normal",)),
+        ("EQUAL_SIZES", [(1, 2), (3, 3)]), ("DIFFERENT_SIZES", {(3, 2): 1.0}), ("EXTENDED", ("normal",)),
         ("RECORDED", certainty.RECORDED[:1]),
     ):  # fmt: skip
         monkeypatch.setattr(certainty, name, small)
     made, printed = benchmark("designs", "--runs", 2, more=[])
     kinds = [row["kind"] for row in made]
     assert [kinds.count(kind) for kind in dict.fromkeys(kinds)] == [35, 17, 2, 1] and len(made[0]["cells"]) == 2
-    assert "| plateaus, blind | 2 |" in printed and "| ranks-c93dc8b7 | 12 x 3 |" in printed
+    assert "| plateaus, blind | 2, 2 |" in printed and "| Anymal, ranks-c93dc8b7 | 12 x 3 |" in printed
 
 
 def test_learning_records_points(benchmark, monkeypatch):

@@ -166,7 +166,7 @@ def _show_ranking(folder: Path, rows: list[dict[str, Any]], page: Path) -> None:
 
 
 def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return simulator and device of each worker. Raises UserError if there is no such device."""
+    """Return simulator and device of each worker. Raises UserError if a device does not exist."""
     from envcoder_bench.run.workers.devices import parse_devices
     from envcoder_bench.sim import pick_simulator
 

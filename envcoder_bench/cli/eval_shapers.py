@@ -310,5 +310,5 @@ def _under_stress(folder: Path, args: Any) -> int:
 
     flags = {"draws": args.stress_draws, "episodes": args.stress_episodes, "rank_by": args.rank_by}
     flags["device"] = args.device
-    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-    return stress([str(folder), *given])
+    words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+    return stress([str(folder), *words])

@@ -64,9 +64,9 @@ def score_model(words: list[str]) -> int:
     args = parser.parse_args(rest)
     for word in args.overrides:
         parser.error(f"'{word}' is neither a flag nor key=value")
-    given = [name for name in _FLAGS if getattr(args, name) is not None and name != "max_cost"]
-    if args.resume and (given or overrides):
-        others = ", ".join([*(f"--{name}" for name in given), *overrides])
+    used_flags = [name for name in _FLAGS if getattr(args, name) is not None and name != "max_cost"]
+    if args.resume and (used_flags or overrides):
+        others = ", ".join([*(f"--{name}" for name in used_flags), *overrides])
         raise UserError(f"--resume takes no other flags but a higher --max_cost: leave out {others}")
     if not args.resume and not args.llm:
         raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")

@@ -5,7 +5,6 @@ imported only where a verb needs it, so that --help is instant.
 """
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -18,7 +17,7 @@ from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.cli.score_model import leaderboard, leaderboard_parser, score_model, score_model_parser
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.folders import folder_kind
+from envcoder_bench.core.folders import folder_kind, has_package
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.sources.registry import task_names
 
@@ -44,7 +43,7 @@ def _file(flag: str, value: str | None, suffix: str) -> Path | None:
     if Path(value).suffix != suffix:
         raise UserError(f"{flag} {value}: the file must end with {suffix}")
     if not Path(value).absolute().parent.is_dir():
-        raise UserError(f"{flag} {value}: there is no folder {Path(value).parent}")
+        raise UserError(f"{flag} {value}: the folder {Path(value).parent} does not exist")
     return Path(value)
 
 
@@ -275,7 +274,7 @@ def export_parser() -> PlainParser:
 
 def export(words: list[str]) -> int:
     args = export_parser().parse_args(words)
-    if args.format == "onnx" and importlib.util.find_spec("onnx") is None:
+    if args.format == "onnx" and not has_package("onnx"):
         raise UserError("--format onnx needs the package onnx: pip install 'envcoder-bench[export]'")
     from envcoder_bench.export.write import export_policy  # it imports torch, which --help does not need
 

@@ -1,7 +1,8 @@
 """The files of ``torch.save`` and ``torch.jit.save``, read within limits.
 
 In a crafted archive, Python's zipfile may see other records than torch. This module therefore uses torch's own reader,
-which has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_container.h; torch 2.11 to 2.13).
+which has no public name (https://github.com/pytorch/pytorch, caffe2/serialize/inline_container.h). torch 2.11 and older
+do not tell the size of a record; there zipfile's is taken, if it sees the records that torch sees.
 """
 
 import io
@@ -42,7 +43,7 @@ def load_plain(file: Path | BinaryIO) -> Any:
     file.seek(0)
     if is_archive:
         reader = torch._C.PyTorchFileReader(file)
-        _refuse_large(reader, limit)
+        _refuse_large(reader, file, limit)
         pickled = reader.get_record("data.pkl")
         with zipfile.ZipFile(file) as parts:  # torch.load does not compare the checksums that torch.save writes
             changed = parts.testzip()
@@ -68,8 +69,9 @@ def archive_records(content: bytes) -> dict[str, bytes] | None:
     if not content.startswith(_ZIP):
         return None
     try:
-        reader = torch._C.PyTorchFileReader(io.BytesIO(content))
-        _refuse_large(reader, len(content) + _ALLOWANCE)
+        file = io.BytesIO(content)
+        reader = torch._C.PyTorchFileReader(file)
+        _refuse_large(reader, file, len(content) + _ALLOWANCE)
         return {record: reader.get_record(record) for record in reader.get_all_records()}
     except RuntimeError:
         return None
@@ -94,8 +96,16 @@ def class_name(kind: Any) -> str | None:
     return kind.qualified_name() if isinstance(kind, torch._C.ClassType) else None
 
 
-def _refuse_large(reader: Any, limit: int) -> None:
-    size = sum(map(reader.get_record_size, reader.get_all_records()))
+def _refuse_large(reader: Any, file: BinaryIO, limit: int) -> None:
+    names = reader.get_all_records()
+    if hasattr(reader, "get_record_size"):
+        size = sum(map(reader.get_record_size, names))
+    else:  # torch 2.11 and older do not tell it
+        with zipfile.ZipFile(file) as parts:
+            sizes = {part.filename.partition("/")[2]: part.file_size for part in parts.infolist()}
+        if len(parts.infolist()) != len(sizes) or sizes.keys() != set(names):
+            raise ArchiveError("its directory has other parts than torch reads")
+        size = sum(sizes.values())
     if size > limit:
         raise ArchiveError(f"its parts take {size >> 20:,} MiB, and it has {limit - _ALLOWANCE >> 10:,} KiB")
 

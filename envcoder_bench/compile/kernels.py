@@ -6,7 +6,6 @@ numbers share their code. A kernel chooses its programs by the group, so that ke
 survivors of a race.
 """
 
-import importlib.util
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from torch import Tensor
 from envcoder_bench.compile.building import KILLED
 from envcoder_bench.compile.c_code import C_TYPES, CCode, c_name, define_functions
 from envcoder_bench.compile.program import KINDS
+from envcoder_bench.core.folders import has_package
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
 # tensor. A slot is one group's program: its case, group, first constant and seed.
@@ -79,7 +79,7 @@ class StageBuffers(NamedTuple):
 
 def available() -> bool:
     """Return whether Warp, which compiles the kernels, is installed."""
-    return importlib.util.find_spec("warp") is not None
+    return has_package("warp")
 
 
 class BuildFailure(NamedTuple):

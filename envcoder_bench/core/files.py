@@ -134,14 +134,14 @@ def disk_trouble(error: OSError, folder: Path | None = None) -> str:
     return f"{error.strerror}" if path is None else f"{path}: {error.strerror}"
 
 
-def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> None:
+def refuse_taken(path: Path, kind: str = "run") -> None:
     """Check that a new folder can be created at ``path``, without creating it.
 
     Raises:
         ValueError: the path is a file, a folder that is not empty, or not writable.
     """
     path = Path(os.path.abspath(path))
-    start = f"{flag} {path if len(str(path)) <= 200 else f'{str(path)[:200]}...'}"
+    start = f"--output_dir {path if len(str(path)) <= 200 else f'{str(path)[:200]}...'}"
     try:
         try:
             os.stat(path)  # unlike is_dir, it raises an error that gives the reason

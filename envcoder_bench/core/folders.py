@@ -1,5 +1,7 @@
 """Locations of folders beside the package, and what a folder with a config.yaml holds: a run or what has runs."""
 
+import contextlib
+import importlib.util
 import os
 import re
 from pathlib import Path
@@ -13,6 +15,13 @@ def project_folder(name: str) -> Path:
     """Return the path of ``cfg`` or ``user_functions``: beside the package in a checkout, inside it in a wheel."""
     beside = PACKAGE.parent / name
     return beside if beside.is_dir() else PACKAGE / name
+
+
+def has_package(name: str) -> bool:
+    """Return whether a package or a module can be imported; it is not imported, which may take seconds."""
+    with contextlib.suppress(ImportError):  # of the package that a module is in
+        return importlib.util.find_spec(name) is not None
+    return False
 
 
 def user_file(path: str | os.PathLike[str]) -> Path:

@@ -135,8 +135,7 @@ def _one_round(
     at_point: Episodes | None = None
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-    fitness = torch.zeros(env.num_envs, device=env.device)
-    length = torch.zeros(env.num_envs, device=env.device)
+    fitness, length = (torch.zeros(env.num_envs, device=env.device) for _ in range(2))
     ends, sums = bin_ends(env.full_episode), []
     ended_by: dict[str, Tensor] = {}
     for t in range(steps):

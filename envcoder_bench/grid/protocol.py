@@ -108,15 +108,18 @@ class Episodes:
         state["last_y"].copy_(torch.where(counts, y, state["last_y"]))
         complete = counts & (state["progress"] >= self._length - ends.completion_margin) & (state["complete_step"] < 0)
         state["complete_step"].copy_(torch.where(complete, state["steps"], state["complete_step"]))
-        # reasons to end; a later one overrides those before
+        state["end"].copy_(torch.where(running, self._reason(x, height, quat, unstable), state["end"]))
+
+    def _reason(self, x: Tensor, height: Tensor, quat: Tensor, unstable: Tensor) -> Tensor:
+        """Return why each episode ends at this step; of several reasons the last one below."""
+        settings, state, ends = self.settings, self.state, self.settings.ends
         upright = 1.0 - 2.0 * (quat[:, 0] * quat[:, 0] + quat[:, 1] * quat[:, 1])  # cosine of the tilt
         end = torch.zeros_like(state["end"])
         end = torch.where(state["steps"] >= settings.steps, LIMIT, end)
         end = torch.where(x >= self._length - ends.finish_margin, FINISH, end)
         end = torch.where(height < ends.fall_height, FALL, end)
         end = torch.where(upright < math.cos(ends.flip_angle), FLIP, end)
-        end = torch.where(unstable, UNSTABLE, end)
-        state["end"].copy_(torch.where(running, end, state["end"]))
+        return torch.where(unstable, UNSTABLE, end)
 
 
 def zone_of(x: float, starts: list[float]) -> int:

@@ -202,9 +202,9 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
         except NoVideo as error:
             return f"No videos: {error}."
     episodes = f"episode{'s' * (count > 1)}"
-    shown = number(min(*lengths, seconds), 2)
+    seconds_shown = number(min(*lengths, seconds), 2)
     return (
-        f"The first {shown} s of the first {episodes} of each pair, replayed in MuJoCo on the"
+        f"The first {seconds_shown} s of the first {episodes} of each pair, replayed in MuJoCo on the"
         " CPU; the number is the distance walked, m."
     )
 

@@ -93,8 +93,8 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
             f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn{groups}; the"
             f" fitness has no bounds and the run no row {UNTRAINED}, so nothing here allows for it"
         ]
-    alone = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
-    alike = ", as far as the candidates are alike in this" if max(shares) < alone - 0.001 else ""
+    independent_share = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
+    alike = ", as far as the candidates are alike in this" if max(shares) < independent_share - 0.001 else ""
     return [
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
         f" does not learn: intervals and marks allow for it{alike}"

@@ -38,14 +38,14 @@ def stress_sections(stress: Stress | None, fitness_order: Sequence[str], task: s
 
 def plot_axes(stress: Stress, task: str) -> bytes:
     """Draw the fitness of each candidate in the quarters of each axis, as PNG."""
-    axes, shown = stress.settings.grid.axes, stress.summaries[:MOST_LINES]
+    axes, summaries = stress.settings.grid.axes, stress.summaries[:MOST_LINES]
     lines = -(-len(axes) // COLUMNS)
     height = 1.6 + 2.0 * lines
     settings = stress.settings
     subtitle = f"mean fitness in each quarter of an axis; all axes vary at once, {settings.draws} draws"
     figure, panels, top = new_figure(10.5, height, f"{task} under stress", subtitle, lines, COLUMNS)
     for panel, axis in zip(panels, axes):
-        for colour, each in zip(COLOURS, shown):
+        for colour, each in zip(COLOURS, summaries):
             quarters = stress.quarters(each.candidate, axis.name)
             middles = [0.5 * (low + high) for low, high, _, _ in quarters]
             label = escape(shorten(each.candidate, NAME_WIDTH))
@@ -57,7 +57,7 @@ def plot_axes(stress: Stress, task: str) -> bytes:
         panel.set_xlim(axis.low, axis.high)
     for panel in panels[len(axes) :]:
         panel.set_visible(False)
-    values = [x for each in shown for axis in axes for _, _, x, _ in stress.quarters(each.candidate, axis.name)]
+    values = [x for each in summaries for axis in axes for _, _, x, _ in stress.quarters(each.candidate, axis.name)]
     finite = np.array([x for x in values if np.isfinite(x)])
     room = 0.05 * max(float(np.ptp(finite)), 1e-6) if len(finite) else 1.0
     for panel in panels[: len(axes)]:

@@ -57,7 +57,7 @@ class Breakdown:
         warmed_up: whether the run's first iteration was left out.
         unmeasured: candidates that had failed, or that raised when their functions were timed.
         trace: file of the trace; empty if there is none.
-        trace_note: the iterations in the trace, or why there is no trace.
+        trace_note: the iterations in the trace, or why a trace is missing.
     """
 
     device: str

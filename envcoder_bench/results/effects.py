@@ -302,7 +302,7 @@ def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Poi
 # the file
 
 
-COLUMNS = tuple(one.name for one in fields(Effect))
+COLUMNS = tuple(field.name for field in fields(Effect))
 
 
 def write_effects(path: Path, all_studies: Sequence[Study]) -> None:

@@ -37,6 +37,7 @@ from envcoder_bench.results.statistics import (
 # posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
 SURE = 0.97
 ROUNDING = 1e-12  # least variance, as a share of that with what candidates share
+LEFT_OUT = 0.05  # most that those together have who are no contenders, as a share of the probability of the likeliest
 APART = 0.15  # how far from another truth all seeds of candidates are that count against it, see ``_unseen_at``
 BELOW, ABOVE = 0, 1  # sides of a mean
 MOST_PAIRS = 20_000  # that are compared at once, which keeps what they need small
@@ -82,14 +83,14 @@ class FitnessModel:
     with a seed or an episode is left out, unless the seeds of one of the two hardly differ. With bounds, intervals and
     differences also allow for outcomes that the seeds may not have shown, see ``unseen``.
 
-    With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
+    With a single seed the spread is unknown, so that intervals, p-values and probabilities are NaN.
 
     Args:
         fitness: mean fitness of each candidate by seed.
         evaluation: the fitness of the episodes, by candidate and seed; the k-th ones of a seed begin alike.
         bounds: the least and the greatest fitness of an episode.
         episodes: number of episodes of a seed, of candidates that ``evaluation`` does not have.
-        failed: the fitness of a seed that learns nothing, where there are no bounds; NaN if it is unknown.
+        failed: the fitness of a seed that learns nothing, where fitness is unbounded; NaN if it is unknown.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class FitnessModel:
         return bool((self._count > 1).any())
 
     def interval(self, name: str) -> Interval:
-        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN if there is no spread.
+        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN without a spread.
 
         With bounds it is the interval of Korn and Graubard (1998): Clopper and Pearson's, of as many independent
         episodes as have the variance of the mean. Without, it is Student's.
@@ -301,13 +302,15 @@ class FitnessModel:
         """Return candidates that hold the best with a probability of 95 %, the likeliest first.
 
         These are the fewest with a probability of SURE, and those that outcomes which were not seen may put before the
-        first: ``chances`` does not know of them.
+        first: ``chances`` does not know of them. Where many are alike, the likeliest has a small probability, and what
+        the others together have says more of the model than of them; so fewer are left out, see LEFT_OUT.
         """
         ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
+        sure = max(SURE, 1.0 - LEFT_OUT * ordered[0][1]) if ordered else SURE
         names: list[str] = []
         total, last = 0.0, NAN
         for name, chance in ordered:
-            if total >= SURE and chance < last - 1e-9:  # equals belong together
+            if total >= sure and chance < last - 1e-9:  # equals belong together
                 break
             names.append(name)
             total, last = total + chance, chance
@@ -360,9 +363,12 @@ class FitnessModel:
             return self._raw
         rest = self._deviations.copy()
         own = rest[varied] - rest[self._complete & varied].mean(axis=0)
-        rest[varied] = (own - known_mean(own, 1)[:, None]) * math.sqrt(count / (count - 1))
+        rest[varied] = own - known_mean(own, 1)[:, None]
+        # candidates that share their seeds in groups are fewer, and their mean has taken more of their variance
+        share = independent_share(rest[self._complete & varied])
+        rest[varied] *= math.sqrt(1.0 + 1.0 / max((count - 1) * share, 1.0))
         freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
-        spread = pooled_spread(rest, freedom, float(freedom.sum()) * independent_share(rest[self._complete & varied]))
+        spread = pooled_spread(rest, freedom, float(freedom.sum()) * share)
         assert self._raw is not None
         # of equal candidates nothing but rounding is left
         return replace(spread, variances=np.maximum(spread.variances, ROUNDING * self._raw.variances))
@@ -430,6 +436,8 @@ class FitnessModel:
         """
         column = np.array(sides)[:, None]
         near = np.sqrt(squared)
+        if not self._reach.any():
+            return near
         far = np.sqrt(squared + (self._reach[column, which] ** 2).sum(axis=0))
         for _ in range(HALVINGS):
             middle = (near + far) / 2

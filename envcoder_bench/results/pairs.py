@@ -34,7 +34,7 @@ class Pair:
         seeds: number of seeds that both have.
         seeds_needed: number of seeds with which a true difference of ``mean`` is told with a probability of POWER;
             0 if it is told already, None if it is unknown or over MOST_SEEDS.
-        reason: why there is no interval; empty if there is one.
+        reason: why the interval is missing; empty if it is not.
         extends: whether the run can be extended by seeds.
         within_unseen: whether outcomes that the seeds have not shown can explain the whole difference; ``p`` is then 1.
     """
@@ -246,13 +246,13 @@ def _unknown(difference: Difference) -> str:
     return "their seeds do not differ, so that nothing is known of chance"
 
 
-def sentence(pair: Pair, decimals: int | None = None) -> str:
+def sentence(pair: Pair) -> str:
     """Return a pair in words, e.g. ``a is better than b: +0.20 [+0.05, +0.35], p = 0.01 over 5 seeds``."""
     words = {BETTER: f"{pair.first} is better than {pair.second}", WORSE: f"{pair.first} is worse than {pair.second}"}
     verdict = words.get(pair.verdict, f"{pair.first} against {pair.second}: cannot tell")
     if math.isnan(pair.mean):
         return f"{verdict}: {pair.reason}" if pair.verdict in words else f"{verdict}; {pair.reason}"
-    places = decimal_places([pair.mean, pair.low, pair.high]) if decimals is None else decimals
+    places = decimal_places([pair.mean, pair.low, pair.high])
     joint = ": " if pair.verdict in words else "; difference "
     text = f"{verdict}{joint}{fixed(pair.mean, places, '+')}"
     if pair.reason:

@@ -30,7 +30,7 @@ class Ranked(Metrics):
         rank: place in the ranking, from 1; candidates that nothing tells apart share a place.
         status: one of ``rows.STATUSES``, or how many of the seeds have a fitness, e.g. ``2/3 seeds``.
         fitness, fitness_ci_low, fitness_ci_high: mean and 95 % interval.
-        interval_over: ``seeds``, ``episodes`` (in a run of a single seed), or empty if there is no interval.
+        interval_over: ``seeds``, ``episodes`` (in a run of a single seed), or empty without an interval.
         seeds: the seeds with a fitness, over which means are taken.
         lost_seeds: number of seeds without one, of a candidate that has others; it ranks behind those that lost none.
         vs_human, vs_human_ci_low, vs_human_ci_high: difference to the human baseline, over the seeds that both have

@@ -17,7 +17,7 @@ FLUSH_EVENTS = 64
 class TensorboardLog:
     """Writes scalars over env_steps to ``folder/<candidate>/seed_<k>/``.
 
-    Files are open only while events are appended, and there are no threads, so that a thousand candidates need neither
+    Files are open only while events are appended, and without threads, so that a thousand candidates need neither
     a thousand file handles nor a thousand threads. A resumed run begins a new event file in each folder, whose first
     event makes TensorBoard discard later steps of older files.
     """

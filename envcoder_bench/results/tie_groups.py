@@ -24,9 +24,9 @@ def tie_groups(told_apart: np.ndarray) -> list[list[int]]:
     for first in range(count):
         while not covered[first].all():
             group = sorted({first, int(np.flatnonzero(~covered[first])[-1])})
-            for one in range(count):
-                if one not in group and not told_apart[one, group].any():
-                    group.append(one)
+            for other in range(count):
+                if other not in group and not told_apart[other, group].any():
+                    group.append(other)
             covered[np.ix_(group, group)] = True
             groups.append(sorted(group))
     return sorted(groups)

@@ -37,7 +37,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
         overrides: ``key=value`` in Hydra's override grammar.
 
     Raises:
-        UserError: there is no such task, its files are invalid, or an override is malformed, names an unknown key or
+        UserError: the task does not exist, its files are invalid, or an override is malformed, names an unknown key or
             has an invalid value; the message names the key, with near matches.
     """
     for override in overrides:
@@ -57,7 +57,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
 def trainer_keys(train: Tree) -> list[str]:
     """Return the dotted keys that the trainer of a train config reads, whether the config has them or not.
 
-    It imports the trainer. There are none if there is no such trainer, which ``check_training`` refuses.
+    It imports the trainer. The list is empty for an unknown trainer, which ``check_training`` refuses.
     """
     params = {"algo": {"name": select(train, "params.algo.name")}}
     with contextlib.suppress(ValueError):
@@ -83,7 +83,8 @@ def train_defaults(spec: TaskSpec, trainer: str = "") -> Tree:
     """
     task_name = nested({"params.config.name": spec.name})
     if trainer in CONFIGS and not _names_trainer(spec, trainer):
-        return merged(_with_parents(_shipped(CONFIGS[trainer]), "train"), task_name)
+        of_task = nested({"params.config.name": spec.name, "params.config.action_bound": spec.action_bound})
+        return merged(_with_parents(_shipped(CONFIGS[trainer]), "train"), of_task)
     if spec.train is None or not spec.digest:
         return merged(_with_parents(spec.train or _shipped("PPO"), "train"), task_name)
     tree: dict[str, Any] = dict(read_yaml(spec.train))

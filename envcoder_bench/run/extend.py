@@ -262,7 +262,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
             states[job.file] = path
     if left:
         names = ", ".join(sorted({name for name, _ in left}))
-        log.info("there is no state to continue from, so that they are trained from the beginning: %s", names)
+        log.info("trained from the beginning, because they have no saved state to continue from: %s", names)
     return jobs, states
 
 

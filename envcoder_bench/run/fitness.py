@@ -7,13 +7,14 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import user_file
 from envcoder_bench.core.plain_text import one_line
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.folder.run_folder import FITNESS_NAME, RunFolder
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_source, parse
-from envcoder_bench.sources.registry import find_spec, is_installed
+from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.spec import TaskSpec
 
 
@@ -51,7 +52,7 @@ def read_file(name: str | Path) -> CandidateSource:
 
 def recorded_task(cfg: RunConfig) -> TaskSpec | None:
     """Return the task of a run whose code is not a folder's: a shipped one or an installed package's; else None."""
-    return find_spec(cfg.address) if is_installed(cfg.address) else None
+    return find_task(cfg.address) if is_installed(cfg.address) else None
 
 
 def recorded_meaning(folder: RunFolder, cfg: RunConfig) -> str:

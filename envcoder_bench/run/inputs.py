@@ -119,7 +119,7 @@ def described(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool =
         ranks: whether a fitness is needed; without one only a ``--fitness`` file is read.
 
     Raises:
-        UserError: there is no such task, or a value is invalid.
+        UserError: the task does not exist, or a value is invalid.
     """
     task = find_task(task)
     with user_input():
@@ -152,7 +152,7 @@ def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_en
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:
-    """Return a config with ``sim`` and ``device`` resolved. Raises UserError or ValueError where there is no device.
+    """Return a config with ``sim`` and ``device`` resolved. Raises UserError or ValueError without a device.
 
     With several devices they are those of each worker, which this machine need not have.
     """

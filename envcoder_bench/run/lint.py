@@ -135,8 +135,8 @@ class Judge:
     def obstacle(self) -> str:
         """Why no reward can be judged on the trajectories; empty if they can be."""
         keys = {key: spec.shape for key, spec in self.task.contract.state.items()}
-        for one in self.kept.values():
-            shapes = {key: x.shape[2:] for key, x in one.state.items() if key not in ("actions", "progress_buf")}
+        for kept in self.kept.values():
+            shapes = {key: x.shape[2:] for key, x in kept.state.items() if key not in ("actions", "progress_buf")}
             if shapes != keys:
                 return "the kept trajectories are those of another version of the task"
         return missing(self.kept)
@@ -148,7 +148,7 @@ class Judge:
                 f"not judged: whether a reward opposes the fitness or pays for standing still, because {self.obstacle};"
                 " a run of this task and config that trains both baselines keeps trajectories of them"
             )
-        fitness = ", ".join(f"{name} {one.fitness.mean():.3g}" for name, one in self.kept.items())
+        fitness = ", ".join(f"{name} {kept.fitness.mean():.3g}" for name, kept in self.kept.items())
         return f"rewards are judged on trajectories that a run of this task has kept, of the fitness {fitness}"
 
     @cached_property
@@ -190,7 +190,7 @@ class Judge:
             return Verdict(not_judged="it changes the task's config")
         keys = keys_read([shaping.with_functions({"reward": function})])
         # trajectories hold the actions of the baselines' policies
-        widths = {one.state["actions"].shape[2] for one in self.kept.values()}
+        widths = {kept.state["actions"].shape[2] for kept in self.kept.values()}
         if (keys is None or "actions" in keys) and widths != {shaping.action_dim}:
             return Verdict(not_judged="its actions have another width than the baselines'")
         trial = self._trial
@@ -212,7 +212,7 @@ class Judge:
         """Judge the values of a reward and its terms on ``_states``."""
         # the terms
         remarks: list[str] = []
-        reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
+        reached = np.concatenate([kept.weight.ravel() > 0 for kept in self.kept.values()])
         seen = {name: x[: len(reached)][reached] for name, x in terms.items()}
         remarks += term_remarks(weights, seen, "the baselines' and the untrained policy's episodes")
         parts = {name: x * terms[name] for name, x in weights.items() if x is not None}
@@ -252,23 +252,23 @@ class Judge:
             log.info("the fitness of kept states is not known: %s", error)
             return None
         means, start = [], 0
-        for one in self.kept.values():
-            weight = np.concatenate([one.weight[:-1], 0 * one.weight[-1:]])  # the step that ends an episode counts 0
+        for kept in self.kept.values():
+            weight = np.concatenate([kept.weight[:-1], 0 * kept.weight[-1:]])  # the step that ends an episode counts 0
             means.append((values[start : start + weight.size].reshape(weight.shape) * weight).sum(axis=0))
             start += weight.size
-        recorded = np.concatenate([one.fitness for one in self.kept.values()])
+        recorded = np.concatenate([kept.fitness for kept in self.kept.values()])
         agrees = concordance(np.concatenate(means), recorded) >= EXPLAINS
         return values if agrees else None
 
     @cached_property
     def _speeds(self) -> list[np.ndarray]:
         """The speed in each state of each policy; the root of the mean square of the fitter one's is 1."""
-        rows = [velocities(_flat(one)) for one in self.kept.values()]
+        rows = [velocities(_flat(kept)) for kept in self.kept.values()]
         weight = torch.from_numpy(self.kept[self.fit].weight).double().reshape(-1, 1)
         fit = rows[list(self.kept).index(self.fit)]
         usual = ((fit**2 * weight).sum(dim=0) / weight.sum()).sqrt().clamp(min=1e-6)
         speeds = [((x / usual) ** 2).mean(dim=1).sqrt().numpy() for x in rows]
-        return [speed.reshape(one.weight.shape) for speed, one in zip(speeds, self.kept.values())]
+        return [speed.reshape(kept.weight.shape) for speed, kept in zip(speeds, self.kept.values())]
 
 
 def _flat(played: Trajectories) -> dict[str, Tensor]:
@@ -319,15 +319,16 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
     Untrusted code is examined in the jail, as by the run. Nothing that goes wrong here is an error.
     """
     left_out = set(names[MOST:])
-    sources = [one for one in spec.sources if one.name in names and rewards(one, spec)]
-    verdicts = {one.name: Verdict(not_judged=f"only {MOST} candidates are") for one in sources if one.name in left_out}
-    sources = [one for one in sources if one.name not in left_out]
+    sources = [source for source in spec.sources if source.name in names and rewards(source, spec)]
+    not_judged = [source.name for source in sources if source.name in left_out]
+    verdicts = {name: Verdict(not_judged=f"only {MOST} candidates are") for name in not_judged}
+    sources = [source for source in sources if source.name not in left_out]
     if not sources:
         return verdicts
     kept = read(folder.trajectories)
     if missing(kept):
-        return {**verdicts, **{one.name: Verdict(not_judged=missing(kept)) for one in sources}}
-    baselines = [one for one in spec.sources if one.name in BASELINES]
+        return {**verdicts, **{source.name: Verdict(not_judged=missing(kept)) for source in sources}}
+    baselines = [source for source in spec.sources if source.name in BASELINES]
     spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
     try:
         with SlowFiles() as slow, settings_kept(), warnings.catch_warnings():

@@ -219,7 +219,7 @@ class RunResult:
 
 
 class UnknownPolicy(UserError, KeyError):
-    """There is no policy of a name and seed; the message names near matches."""
+    """A name and seed have no policy; the message names near matches."""
 
     def __str__(self) -> str:
         return str(self.args[0])

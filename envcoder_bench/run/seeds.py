@@ -76,7 +76,7 @@ def settle_seeds(
     """Choose the number of seeds of a run with ``seeds=auto``.
 
     Args:
-        load: returns what a device trains with a number of seeds; not called where there is no choice.
+        load: returns what a device trains with a number of seeds; called only where a number can be chosen.
         shared_total: whether the number of environments was given as a total for all candidates and seeds.
 
     Returns:

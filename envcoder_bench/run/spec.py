@@ -93,7 +93,7 @@ class Race(Keys):
 def without_aliases(names: Sequence[str], key: str = "shaper_types") -> tuple[str, ...]:
     """Return the shaper types of these names, the value of a key or flag.
 
-    Raises ValueError with near matches if there is no such type.
+    Raises ValueError with near matches for an unknown type.
     """
     there_are = f"there are {', '.join(SHAPER_TYPES)}"
     if not names:

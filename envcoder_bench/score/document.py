@@ -179,19 +179,19 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
     def of_search(search: SearchOutcome | None, winner: str, first: str) -> RunScore:
         fitness = [by_name.get(winner, {}).get(seed) for seed in seeds]
         mean, before = _mean([x for x in fitness if x is not None]), outcome.before.get(winner, untrained)
-        own, of_first = scored(fitness), scored([by_name.get(first, {}).get(seed) for seed in seeds])
+        of_winner, of_first = scored(fitness), scored([by_name.get(first, {}).get(seed) for seed in seeds])
         others = {} if search is None else _facts(search)
         can_pair = winner in run.pairs.names
         return RunScore(
             winner=search.winner.name if search is not None and search.winner is not None else winner,
             source=_hash(run, winner),
             fitness=fitness,
-            score=own,
+            score=of_winner,
             verdict=CANNOT_TELL if winner == HUMAN or not can_pair else run.pairs.named(winner, HUMAN).verdict,
             before_training=before,
             learned=min(max(1 - (before - untrained) / (mean - untrained), 0.0), 1.0) if mean > untrained else NAN,
             first_round=of_first,
-            gain=own - of_first if search is not None else NAN,
+            gain=of_winner - of_first if search is not None else NAN,
             steps_to_90=_steps_to(run, winner),
             **others,
         )

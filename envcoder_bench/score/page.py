@@ -41,8 +41,8 @@ def score_text(score: Score, width: int) -> str:
 
 
 def _lead(score: Score, width: int) -> list[str]:
-    known = f"{estimate_text(score.score)} (unshaped 0, the best reference 1, human {number(score.human)})"
-    lines = [f"{score.model}: {known if math.isfinite(score.score.mean) else 'no score, because no task counts'}"]
+    score_text = f"{estimate_text(score.score)} (unshaped 0, the best reference 1, human {number(score.human)})"
+    lines = [f"{score.model}: {score_text if math.isfinite(score.score.mean) else 'no score, because no task counts'}"]
     shares = ((score.better, "better than human"), (score.cannot_tell, "cannot tell"), (score.worse, "worse"))
     if math.isfinite(score.better):
         lines.append(f"winners of searches: {', '.join(f'{100 * share:.0f} % {words}' for share, words in shares)}")

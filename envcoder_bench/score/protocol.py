@@ -109,6 +109,6 @@ def named_tasks(names: Sequence[str]) -> list[ScoredTask]:
     wanted = [each for name in names for each in SETS.get(name, (name,))]
     for name in wanted:
         if name not in TASKS:
-            known = [*SETS, UNSEEN, *TASKS]
-            raise UserError(f"--tasks {name} is unknown{near_matches(name, known)}; there are {', '.join(known)}")
+            choices = [*SETS, UNSEEN, *TASKS]
+            raise UserError(f"--tasks {name} is unknown{near_matches(name, choices)}; there are {', '.join(choices)}")
     return [TASKS[name] for name in dict.fromkeys(wanted)]

@@ -183,7 +183,7 @@ class ScoreFolder:
             config = parse_plain(folder.config.read_text(encoding="utf-8"))
             return folder, TypeAdapter(ScoreConfig).validate_python(config)
         except OSError as error:
-            raise UserError(f"--resume {path}: there is no score here (no config.yaml)") from error
+            raise UserError(f"--resume {path}: it is not the folder of a score (no config.yaml)") from error
         except (ValidationError, ValueError) as error:
             raise UserError(f"{folder.config} is damaged: {' '.join(str(error).split())}") from error
 

@@ -62,9 +62,9 @@ Change = Callable[[ET.Element, dict[str, Any], random.Random], Mapping[str, obje
 
 def _write(folder: Path, base: str, name: str, change: Change, drawn: random.Random) -> None:
     """Write the folder of a task."""
-    from envcoder_bench.sources.registry import find_spec  # it imports torch, which --help does not need
+    from envcoder_bench.run.config import find_task  # it imports torch, which --help does not need
 
-    spec = find_spec(base)
+    spec = find_task(base)
     source, class_module = spec.folder, f"envcoder_bench.tasks.{spec.folder.name}.task"
     model = ET.parse(source / str(spec.model_path)).getroot()
     config = plain(read_yaml(project_folder("cfg") / "task" / f"{base}.yaml"))

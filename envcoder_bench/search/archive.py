@@ -38,7 +38,7 @@ class Proposal:
         source: the text of its file; empty if the proposer got none.
         parents: names of the attempts from which it was made.
         origin: description of how it was made, in one line.
-        fault: why there is no source; otherwise None. Prompts show it to the model.
+        fault: why the source is missing; otherwise None. Prompts show it to the model.
         note: further facts for the user, which no prompt shows: messages of servers, the reason why a repair failed.
         reply: beginning of a reply that is complete and has no candidate, for a repair; otherwise empty.
         left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.

@@ -105,11 +105,11 @@ class SearchFolder:
         """Open a search to resume it; return the folder and its config.
 
         Raises:
-            UserError: if there is no search, or its config is damaged.
+            UserError: if the folder has no search, or its config is damaged.
         """
         folder = cls(path)
         if not folder.config.is_file():
-            raise UserError(f"--resume {path}: there is no search here (no config.yaml)")
+            raise UserError(f"--resume {path}: it is not the folder of a search (no config.yaml)")
         other = other_kind(path, SEARCH)
         if other is not None:
             raise UserError(other)

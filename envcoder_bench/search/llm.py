@@ -98,11 +98,11 @@ class LLMProposer:
         # samples with the same starting point have one prompt, so that a request can ask for several replies
         texts = [self._prompts.question(archive, round, sample) for sample, _ in wanted]
         replies = self._ask([self._request(name, text, sample) for text, (sample, name) in zip(texts, wanted)])
-        known = archive.by_name
+        attempts = archive.by_name
         if replies and all(reply.finish == ERROR for reply in replies):
             raise UserError(f"no request was answered: {replies[0].error}")  # requested again on resume
         sampled = [
-            self._with_parents(self._proposal(name, (), f"{self._provider.model}, sample {sample}", reply), known)
+            self._with_parents(self._proposal(name, (), f"{self._provider.model}, sample {sample}", reply), attempts)
             for (sample, name), reply in zip(wanted, replies)
             if reply.finish != BUDGET
         ]
@@ -216,7 +216,7 @@ def written_source(text: str, types: Sequence[str] | None, cut_off: bool = False
 
 
 def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -> tuple[str, str, str]:
-    """Return why there is no candidate, the note for the user, and the beginning of a complete reply."""
+    """Return why a reply gave no candidate, the note for the user, and the beginning of a complete reply."""
     begin = one_line(reply.text, EXCERPT)
     if reply.finish == LENGTH:
         where = " inside its code block" if ends_in_block(reply.text) else ""

@@ -184,7 +184,7 @@ class Search:
         )
 
     def _validate(self) -> RunResult | None:
-        """Compare the best of all rounds with seeds that no round had, and record it; None if there is no choice."""
+        """Compare the best of all rounds with seeds that no round had, and record it; None without a choice."""
         settings, again = self._settings, RunFolder(self._folder.validation)
         leaders = [leader.name for leader in self._archive.leaders(settings.validated)]
         # a search of an earlier version may have had its final evaluation without it

@@ -191,31 +191,31 @@ def _fit(
     y = (y - centre) / scale
     design, one_hot = np.hstack((fixed[owner], seeds)), np.eye(names)[owner]
     weighted = design * weight[:, None]
-    own, own_y, counts = one_hot.T @ weighted, one_hot.T @ (weight * y), one_hot.T @ weight
+    design_by_name, y_by_name, counts = one_hot.T @ weighted, one_hot.T @ (weight * y), one_hot.T @ weight
     # ratios of the variances of candidates and of seeds to that of the noise: one axis each
     shares = np.append(NO_SHARE, SHARES[0])
     prior = np.append(EQUAL, np.full(len(SHARES[0]), (1.0 - EQUAL) / len(SHARES[0])))
     candidate, seed = (share / (1.0 - share) for share in (shares, SHARES[1]))
     inverse = np.where(is_random, 1.0 / (counts + 1.0 / candidate[:, None]), 0.0)  # (candidate, names)
-    system = design.T @ weighted - np.einsum("ni,gn,nj->gij", own, inverse, own)
+    system = design.T @ weighted - np.einsum("ni,gn,nj->gij", design_by_name, inverse, design_by_name)
     ridge = np.where(np.arange(width) < effects, 0.0, 1.0 / seed[:, None])  # (seed, width)
     system = system[:, None] + ridge[:, None, :] * np.eye(width)
-    right = weighted.T @ y - np.einsum("ni,gn,n->gi", own, inverse, own_y)
+    right = weighted.T @ y - np.einsum("ni,gn,n->gi", design_by_name, inverse, y_by_name)
     covariances = np.linalg.inv(system)
     effect = np.einsum("gsij,gj->gsi", covariances, right)
-    random = inverse[:, None] * (own_y - effect @ own.T)
+    random = inverse[:, None] * (y_by_name - effect @ design_by_name.T)
     # likelihood, with the variance of the noise integrated out
     freedom = max(len(y) - effects, 1)
-    rest = np.maximum(float(weight @ y**2) - effect @ (weighted.T @ y) - random @ own_y, 1e-24)
+    rest = np.maximum(float(weight @ y**2) - effect @ (weighted.T @ y) - random @ y_by_name, 1e-24)
     determinants = np.linalg.slogdet(system)[1] - np.log(inverse[:, is_random]).sum(axis=1)[:, None]
     determinants += is_random.sum() * np.log(candidate)[:, None] + seeds.shape[1] * np.log(seed)
     logs = -0.5 * (determinants + freedom * np.log(rest))
     weights = prior[:, None] * np.exp(logs - logs.max())
-    # of names: fixed effect and own one
+    # of names: the fixed effect and that of a name
     noise, points = scale**2 * rest / freedom, rest.size
     whole = np.hstack((fixed, np.zeros((names, seeds.shape[1]))))
     means = centre + scale * (effect @ whole.T + random)
-    parts = np.repeat(whole - inverse[:, :, None] * own, len(seed), axis=0)
+    parts = np.repeat(whole - inverse[:, :, None] * design_by_name, len(seed), axis=0)
     return _Fit(
         (weights / weights.sum()).ravel(),
         means.reshape(points, names),

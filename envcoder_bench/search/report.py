@@ -116,7 +116,7 @@ def _lead(archive: Archive, facts: SearchFacts) -> list[str]:
         return ["No candidate has a fitness yet."]
     note = without_folders(facts.final_note)
     line = f"{note}." if note else f"The best so far: {best.name}: {expected_text(archive.merits(), best.name)}."
-    line += "" if note else " There is no final evaluation yet."
+    line += "" if note else " The final evaluation has not been made yet."
     warning = nothing_learnt(ranking(archive), LONGER)
     return [line, warning] if warning else [line]
 

@@ -160,8 +160,8 @@ class SearchSpec:
         if isinstance(provider, ReplayProvider):
             difference = provider.check(self.meta(spec), prompts.system)
             if difference:
-                told = f"the system prompt is another: {difference}; so replies are found by the candidates' names"
-                expected["replay"] = told
+                reason = f"the system prompt is another: {difference}; so replies are found by the candidates' names"
+                expected["replay"] = reason
         if provider is None:
             self.evolve(spec)
         else:

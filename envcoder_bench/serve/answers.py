@@ -43,13 +43,13 @@ def pool(campaign: Campaign) -> Pool:
 
 def compared(campaign: Campaign, job: Job, name: str, other: str, models: Pool) -> Pair:
     """Return a candidate of a job compared with another one, by all seeds of equal rankings."""
-    alone = models([job])
+    model = models([job])
     for each in (name, other):
-        if each not in alone.names:
+        if each not in model.names:
             return Pair(name, other, reason=f"{each} has no fitness")
     if job.kind == "final":
         finals = [each for each in campaign.state.jobs if each.kind == "final"]
-        return campaign_pair(alone, name, other, look_level(1 + finals.index(job)))
+        return campaign_pair(model, name, other, look_level(1 + finals.index(job)))
     rankings = campaign.rankings(job)
     ranked = [each for each in rankings if name in each.candidates]
     names = [*dict.fromkeys(each for ranking in rankings for each in ranking.candidates)]

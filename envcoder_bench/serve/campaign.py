@@ -124,7 +124,7 @@ class Campaign:
             if job.name == name:
                 return job
         names = ", ".join(job.name for job in self.state.jobs[-5:])
-        advice = f"the last jobs are {names}" if names else "there is no job before the first rank"
+        advice = f"the last jobs are {names}" if names else "the first job is made by the tool rank"
         raise UserError(f"no job '{name[:40]}'", advice=advice)
 
     def home(self, job: Job) -> Path:

@@ -94,7 +94,7 @@ class Verdict:
         p: p-value, corrected for the other tests of the run.
         seeds: that both have.
         seeds_needed: seeds with which a difference of this size is told; null if unknown or over 1,000.
-        reason: why there is no interval; empty if there is one.
+        reason: why the interval is missing; empty if it is not.
     """
 
     versus: str

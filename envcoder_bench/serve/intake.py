@@ -76,7 +76,7 @@ def copies(campaign: Campaign, texts: Mapping[str, str], baselines: Mapping[str,
         baselines: their texts by name; human fills in missing functions.
     """
     earlier = {path.stem: path.read_text("utf-8") for path in sorted((campaign.folder / "candidates").glob("*.py"))}
-    known = Known.of({**baselines, **earlier}, baselines.get(HUMAN, ""))
+    signatures = Known.of({**baselines, **earlier}, baselines.get(HUMAN, ""))
     faults = {}
     for name, text in texts.items():
         fault = None
@@ -84,8 +84,8 @@ def copies(campaign: Campaign, texts: Mapping[str, str], baselines: Mapping[str,
             message = f"another candidate was named {name}"
             fault = Fault(message, f"{name}.py", kind="duplicate", remedy=f"name it {name}_2", twin=name)
         elif name not in earlier:  # else it is ranked again
-            fault = known.fault(name, text)
-            known.add(name, text)
+            fault = signatures.fault(name, text)
+            signatures.add(name, text)
         if fault is not None:
             faults[name] = replace(fault, file=f"{name}.py")
     return faults

@@ -49,10 +49,10 @@ def make_server(tools: Tools, **options: Any) -> "MCPServer":
         try:
             return CallToolResult(content=[TextContent(type="text", text=short_json(call()))])
         except Exception as error:
-            known = isinstance(error, (UserError, ValueError, OSError))
-            if not known:
+            is_expected = isinstance(error, (UserError, ValueError, OSError))
+            if not is_expected:
                 log.exception("a tool failed")
-            data = error_text(error) if known else {"message": "the tool failed; the log of the server says why"}
+            data = error_text(error) if is_expected else {"message": "the tool failed; the log of the server says why"}
             text = short_json({"error": data})
             return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 

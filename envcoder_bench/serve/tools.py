@@ -17,7 +17,7 @@ from envcoder_bench.serve.intake import copies, keep, read_files
 from envcoder_bench.serve.jobs import Runner, progress
 from envcoder_bench.serve.texts import fault_text
 from envcoder_bench.shaping.contract import Fault
-from envcoder_bench.sources.registry import check_task_name, is_installed, task_names
+from envcoder_bench.sources.registry import is_installed, task_names
 from envcoder_bench.tasks.base import HUMAN
 
 # torch is imported when a tool needs it, so that the server answers its client at once
@@ -283,8 +283,9 @@ class Tools:
         if chosen:
             raise UserError(f"this campaign is of {chosen}", advice=f"give {chosen}, or leave it out")
         if not is_installed(task):  # a folder or a module is code, which only the user may choose
-            with user_input():
-                check_task_name(task)
+            from envcoder_bench.run.config import find_task
+
+            find_task(task)
             raise UserError(f"{task[:60]} is not an installed task", advice="let the user start the server with --task")
         if chooses:
             with self.campaign.change() as state:

@@ -154,16 +154,16 @@ def package_changes() -> list[str]:
         files = importlib.metadata.files("envcoder-bench") or []
     except importlib.metadata.PackageNotFoundError:
         files = []
-    findings, known = [], 0
+    findings, package_files = [], 0
     for file in files:
         if file.hash is None or file.suffix not in (".py", ".xml", ".yaml") or file.hash.mode != "sha256":
             continue
-        known += "envcoder_bench" in file.parts
+        package_files += "envcoder_bench" in file.parts
         path = Path(str(file.locate()))
         there = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
         if urlsafe_b64encode(there).rstrip(b"=").decode() != file.hash.value:
             findings.append(f"{path} of the installed package was changed")
-    if not known:
+    if not package_files:
         log.warning("the package is not installed from a wheel: its own files cannot be checked")
     return findings
 

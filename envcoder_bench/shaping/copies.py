@@ -45,30 +45,30 @@ class Known:
     def of(cls, texts: Mapping[str, str], baseline: str = "", types: Sequence[str] | None = None) -> Known:
         """Read texts by name. ``baseline`` is the text that fills in missing functions."""
         asked = tuple(types or SHAPER_TYPES)
-        known = cls({}, _signature(baseline, asked) or {}, asked)
+        signatures = cls({}, _signature(baseline, asked) or {}, asked)
         for name, text in texts.items():
-            known.add(name, text)
-        return known
+            signatures.add(name, text)
+        return signatures
 
     def add(self, name: str, text: str) -> None:
         """Add a candidate, with which later ones are compared; a text that cannot be read is left out."""
-        own = _signature(text, self.types)
-        if own is not None:
-            self.signatures[name] = {**self.baseline, **own}
+        signature = _signature(text, self.types)
+        if signature is not None:
+            self.signatures[name] = {**self.baseline, **signature}
 
     def fault(self, name: str, text: str) -> Fault | None:
         """Return why a candidate teaches nothing new; None if it may."""
-        own = _signature(text, self.types)
-        if not own:
+        signature = _signature(text, self.types)
+        if not signature:
             return None
         line = constant_reward(text)
         if line:
             message = "the reward is the same in every state, so that nothing but longer episodes can be learned"
             return Fault(message, f"{name}.py", line, REWARD, remedy="reward what the task asks for")
-        whole = {**self.baseline, **own}
+        whole = {**self.baseline, **signature}
         equal, near = None, None
-        for other, signature in self.signatures.items():
-            if other != name and (apart := _apart(whole, signature)) is not None and apart <= NEAR:
+        for other, earlier in self.signatures.items():
+            if other != name and (apart := _apart(whole, earlier)) is not None and apart <= NEAR:
                 equal, near = (equal or other, near) if apart == 0.0 else (equal, near or other)
         if equal is not None:
             return Fault(f"is the same as {equal}", kind="duplicate", remedy="write another", twin=equal)

@@ -69,7 +69,7 @@ def concordance(first: np.ndarray, second: np.ndarray) -> float:
 
 def opposed(fit: Played, unfit: Played) -> list[str]:
     """Return a line if a reward prefers the policy that is less fit."""
-    low, high = ((one.reward * one.weight).sum(axis=0) for one in (fit, unfit))
+    low, high = ((played.reward * played.weight).sum(axis=0) for played in (fit, unfit))
     if not mostly(low, high):
         return [*_hardly_positive(fit, unfit), *_prefers_neither(fit, unfit, low, high)]
     return [
@@ -81,7 +81,7 @@ def opposed(fit: Played, unfit: Played) -> list[str]:
 
 def _hardly_positive(fit: Played, unfit: Played) -> list[str]:
     """Return a line if a reward costs in nearly all steps of a task whose episodes can end early."""
-    ends = any(one.weight[-1].any() for one in (fit, unfit))  # the last time is that of an early end
+    ends = any(played.weight[-1].any() for played in (fit, unfit))  # the last time is that of an early end
     share, mean = float(fit.mean(fit.reward > 0).mean()), float(fit.mean(fit.reward).mean())
     if not ends or share > RARE or mean >= 0:
         return []
@@ -94,7 +94,7 @@ def _hardly_positive(fit: Played, unfit: Played) -> list[str]:
 def _prefers_neither(fit: Played, unfit: Played, low: np.ndarray, high: np.ndarray) -> list[str]:
     """Return a line if a reward pays in many states, and its returns ``low`` and ``high`` are alike."""
     share = float(np.mean(low > high))
-    if share > NEITHER or min(one.mean(one.reward != 0).mean() for one in (fit, unfit)) < RARE:
+    if share > NEITHER or min(played.mean(played.reward != 0).mean() for played in (fit, unfit)) < RARE:
         return []
     return [
         f"the reward does not prefer the fitter policy: the {fit.name} baseline has a higher return than the"
@@ -109,8 +109,8 @@ def unrelated(played: Sequence[Played], fitness: Sequence[np.ndarray]) -> list[s
         played: policies, which count alike.
         fitness: of each state of each policy, ``(times, episodes)``.
     """
-    chance = np.concatenate([(one.weight / max(one.weight.sum(), 1e-9)).ravel() for one in played])
-    reward, true = (np.concatenate([x.ravel() for x in xs]) for xs in ([one.reward for one in played], fitness))
+    chance = np.concatenate([(policy.weight / max(policy.weight.sum(), 1e-9)).ravel() for policy in played])
+    reward, true = (np.concatenate([x.ravel() for x in xs]) for xs in ([policy.reward for policy in played], fitness))
     first, second = np.random.default_rng(0).choice(len(reward), (2, PAIRS), p=chance / chance.sum())
     rises, gains = reward[first] - reward[second], true[first] - true[second]
     gains = np.where(np.abs(gains) > 0.1 * np.std(true[chance > 0]), gains, 0.0)
@@ -161,7 +161,7 @@ def still_remarks(
     speed = fit.mean(fit.speed)
     if not mostly(unfit.mean(unfit.speed), speed) or concordance(speed, fit.fitness) < STILL:
         return []
-    # where the robot already stands, there is no motion to remove
+    # a robot that already stands has no motion to remove
     fit = replace(fit, weight=fit.weight * (fit.speed > MOVES))
 
     def overall(values: np.ndarray) -> float:

@@ -466,4 +466,4 @@ def resolve_name(
         first = [*values][:MOST_SHOWN] + ["..."] * (len(values) > MOST_SHOWN)
         choices.append(f"the numbers {', '.join(first)}")
     has = f"; there are {' and '.join(choices)}" if choices else "; it has neither terms nor declared numbers"
-    raise UserError(f"there is no term or number {name!r}{near_matches(name, possible)}{has}")
+    raise UserError(f"unknown term or number {name!r}{near_matches(name, possible)}{has}")

@@ -151,8 +151,8 @@ class RobotModel:
         fields["body_mass"][:, base] *= mass
         fields["body_inertia"][:, base] *= mass[:, None]
         fields["body_ipos"][:, base, 0] += com
-        given = np.maximum(friction, LEAST_FRICTION)[:, None]
-        fields["geom_friction"][..., 0] = np.where(np.isnan(given), fields["geom_friction"][..., 0], given)
+        drawn = np.maximum(friction, LEAST_FRICTION)[:, None]
+        fields["geom_friction"][..., 0] = np.where(np.isnan(drawn), fields["geom_friction"][..., 0], drawn)
         for name in ("actuator_forcerange", "jnt_actfrcrange"):
             fields[name] = rows(name) * strength[:, None, None]
         return fields

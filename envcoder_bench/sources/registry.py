@@ -50,7 +50,7 @@ def find_spec(task: str) -> TaskSpec:
     Once a task from outside the package has been found, it is also known by its name.
 
     Raises:
-        ValueError: there is no such task, or a file of it is missing or invalid.
+        ValueError: the task does not exist, or a file of it is missing or invalid.
     """
     named = _found.get(task)
     if named is not None and named.source in (None, task):
@@ -159,5 +159,5 @@ def _unknown(task: str) -> str:
     if os.sep in task or "/" in task:
         path = Path(task)
         siblings = [x.name for x in path.parent.iterdir() if x.is_dir()] if path.parent.is_dir() else []
-        return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
+        return f"unknown task '{task}': the folder does not exist{near_matches(path.name, siblings)}"
     return f"unknown task '{task}'{near_matches(task, task_names())}; there are {', '.join(task_names())}"

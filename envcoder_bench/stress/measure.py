@@ -198,7 +198,7 @@ def measure_groups(
     task = build_task(spec, layout.num_envs)
     sim = task.simulator()
     if sim is None:
-        raise UserError(f"{task.name} brings its own simulation, which cannot be disturbed: there is no stress of it")
+        raise UserError(f"{task.name} brings its own simulation, which cannot be disturbed: it has no stress test")
     with user_input():
         env = DisturbedEnv(task, sim, layout, [group.evaluation for group in groups], spec.config.seed, grid)
         motion = Motion(env)

@@ -223,16 +223,16 @@ def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
     task = spec.make(cfg, 2, "mujoco_cpu", "cpu")
     contract = TaskContract.of(task)
     sim: Any = getattr(task, "sim", None)
-    if not hasattr(sim, "joint_facts"):
+    if not hasattr(sim, "joint_facts") or "dof_pos" not in task.default_state:
         return contract
     # signs: those of keys that are a joint's position alone, too
     dof_pos = task.default_state["dof_pos"][0].tolist()
-    columns = {x.data_ptr(): name for x, name in zip(sim.dof_pos.unbind(dim=1), sim.dof_names)}
+    columns = {x.data_ptr(): name for x, name in zip(task.state["dof_pos"].unbind(dim=1), contract.joints)}
     joints = {key: columns[x.data_ptr()] for key, x in task.state.items() if x.dim() == 1 and x.data_ptr() in columns}
     facts, pushes, masses = sim.joint_facts(dof_pos, {joint: key for key, joint in joints.items()})
     declared = dict(contract.fields)
     for key, joint in joints.items():
-        _, _, sign = facts[joint].partition(", positive ")
+        _, _, sign = facts.get(joint, "").partition(", positive ")
         if sign:
             declared[key] = replace(declared[key], meaning=f"{declared[key].meaning}; positive {sign}")
     return replace(contract, fields=declared, joint_facts=facts, pushes=tuple(pushes), masses=tuple(masses))

@@ -174,7 +174,7 @@ class SimTask(Task):
         elif isinstance(source, str):
             owner, _, name = source.partition(".")
             if owner not in ("sim", "cfg") or (owner == "sim" and not hasattr(self.sim, name)):
-                raise ValueError(f"{self.name}: the source of '{key}' is {source!r}: there is no such tensor or number")
+                raise ValueError(f"{self.name}: the source of '{key}' is {source!r}, not a tensor or number there")
             value = getattr(self.sim, name) if owner == "sim" else numbers(self.cfg, name)
         else:
             value = torch.tensor(source)
@@ -264,7 +264,7 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
     """Return the value of a dotted key of a task's config.
 
     Raises:
-        ValueError: the key is missing and there is no default.
+        ValueError: the key is missing and has no default.
     """
     node: Any = cfg
     for part in key.split("."):
@@ -280,7 +280,7 @@ def number(cfg: Mapping[str, Any], key: str, default: float | None = None) -> fl
     """Return the number of a dotted key of a task's config.
 
     Raises:
-        ValueError: the key is missing and there is no default, or it is not a number.
+        ValueError: the key is missing and has no default, or it is not a number.
     """
     return _float(cfg, key, read(cfg, key, default))
 

@@ -73,6 +73,7 @@ class TaskSpec:
         try_code: run the task's code once with a config, and return the folder of the baselines that fit what it found.
             It raises ValueError if the code fails. None if ``folder`` fits every config.
         sections: those that candidates change by dicts; None if candidates have functions alone.
+        action_bound: greatest action of a learner with bounded ones, unless the run's config has another.
     """
 
     name: str
@@ -93,6 +94,7 @@ class TaskSpec:
     ground: Callable[[Config], Ground | None] = lambda cfg: None
     try_code: Callable[[Config | None], Path] | None = None
     sections: Sections | None = None
+    action_bound: float = 1.0
 
     @property
     def address(self) -> str:

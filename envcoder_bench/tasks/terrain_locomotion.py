@@ -36,7 +36,7 @@ class TerrainLocomotion(LeggedTask):
     An environment has a column of the grid, its terrain type, for good, and a row, its level, which the curriculum
     changes where an episode ends: one up where the robot came farther than half a tile, one down where it came less far
     than a quarter of what the command asks for. After the last level, the next one is drawn at random. In evaluations
-    there is no curriculum: environments are spread evenly over types and levels. Level and type depend on the group's
+    without a curriculum: environments are spread evenly over types and levels. Level and type depend on the group's
     seed and on the lane, not on other groups.
 
     The first episodes of a training begin late, at random, so that later ones do not all end in the same step.

@@ -150,7 +150,7 @@ def _check_all(
     rows: list[CandidateCheck] = []
     shapings: dict[str, Shaping] = {}
     baselines = {name: baseline.source for name, baseline in context.files.baselines.items()}
-    known = Known.of(baselines, baselines.get(spec.config.baseline, ""), spec.config.shaper_types)
+    signatures = Known.of(baselines, baselines.get(spec.config.baseline, ""), spec.config.shaper_types)
     for source in spec.sources:
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
@@ -162,10 +162,10 @@ def _check_all(
             row.status = SKIPPED if row.fault.kind == "nothing asked" else FAILED
         else:
             # a copy trains as well as its original: a search refuses it, a run does not
-            copied = None if row.baseline else known.fault(source.name, source.source)
+            copied = None if row.baseline else signatures.fault(source.name, source.source)
             row.notes += [] if copied is None else [copied]
             row.notes += [] if row.baseline else without_effect(source.source, source.file)
-            known.add(source.name, source.source)
+            signatures.add(source.name, source.source)
     return rows, shapings
 
 

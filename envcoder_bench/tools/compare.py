@@ -87,10 +87,10 @@ class Comparison:
     @property
     def pooled(self) -> dict[str, list[tuple[str, str]]]:
         """Label and name in their runs of the candidates that are pooled over several, by name in ``ranked``."""
-        own: dict[str, list[tuple[str, str]]] = {}
+        pooled: dict[str, list[tuple[str, str]]] = {}
         for key, name in self.names.items():
-            own.setdefault(name, []).append(key)
-        return {name: keys for name, keys in own.items() if len(keys) > 1}
+            pooled.setdefault(name, []).append(key)
+        return {name: keys for name, keys in pooled.items() if len(keys) > 1}
 
 
 def full_name(label: str, candidate: str) -> str:
@@ -181,15 +181,15 @@ def _pool(runs: Mapping[str, OpenedRun]) -> Names:
     by_text: dict[str, list[str]] = {}
     for label, run in runs.items():
         taken: set[str] = set()  # equal files of one run are two candidates
-        for own in dict.fromkeys(row.candidate for row in run.rows):
-            text = run.sources[own].source if own in run.sources else own
+        for candidate in dict.fromkeys(row.candidate for row in run.rows):
+            text = run.sources[candidate].source if candidate in run.sources else candidate
             same = [name for name in by_text.get(text, []) if name not in taken]
-            name = own if own in same else same[0] if same else own
+            name = candidate if candidate in same else same[0] if same else candidate
             if not same:
-                name = full_name(label, own) if own in names.values() else own
+                name = full_name(label, candidate) if candidate in names.values() else candidate
                 by_text.setdefault(text, []).append(name)
             taken.add(name)
-            names[label, own] = name
+            names[label, candidate] = name
     return names
 
 
@@ -245,7 +245,7 @@ def _evaluation(runs: Mapping[str, OpenedRun], names: Names) -> Evaluation:
 
 def _whole(runs: Mapping[str, OpenedRun], names: Names) -> dict[str, dict[int, float]]:
     """Return the fitness by seed without trainings that a race stopped, and without untrained policies."""
-    untrained = {name for (_, own), name in names.items() if own == UNTRAINED}
+    untrained = {name for (_, candidate), name in names.items() if candidate == UNTRAINED}
     fitness: dict[str, dict[int, float]] = {}
     for row in _rows(runs, names):
         if row.measured and not row.stopped_at and row.candidate not in untrained:
@@ -255,7 +255,7 @@ def _whole(runs: Mapping[str, OpenedRun], names: Names) -> dict[str, dict[int, f
 
 def _merits(runs: Mapping[str, OpenedRun], names: Names) -> Merits:
     """Return the shrunken fitness of all candidates together."""
-    candidates = {name for (_, own), name in names.items() if own not in BASELINES}
+    candidates = {name for (_, candidate), name in names.items() if candidate not in BASELINES}
     return Merits(_whole(runs, names), candidates, bounds=_bounds(runs))
 
 
@@ -371,7 +371,7 @@ def _order_notes(comparison: Comparison) -> list[str]:
     pools = {name: keys for name, keys in comparison.pooled.items() if name != UNTRAINED}
     if pools:
         others = {name: [full_name(*key) for key in keys if key[1] != name] for name, keys in pools.items()}
-        texts = [name + f" ({join_words(own)})" * bool(own) for name, own in others.items()]
+        texts = [name + f" ({join_words(full_names)})" * bool(full_names) for name, full_names in others.items()]
         lines.append(f"pooled over runs, which differ in their seeds alone: {join_some(texts, MOST_POOLED)}")
     return lines
 
@@ -419,15 +419,16 @@ def _sources(comparison: Comparison) -> list[PageCandidate]:
     first_label, first = next(iter(comparison.runs.items()))
     candidates: dict[str, PageCandidate] = {}
     for label, run in comparison.runs.items():
-        for own, source in run.sources.items():
+        for candidate, source in run.sources.items():
             name, other, against = (
-                comparison.names.get((label, own), full_name(label, own)),
-                first.sources.get(own),
+                comparison.names.get((label, candidate), full_name(label, candidate)),
+                first.sources.get(candidate),
                 None,
             )
             if other is not None and other.source != source.source:
-                against = (comparison.names.get((first_label, own), full_name(first_label, own)), other.source)
-            facts = {"run": ", ".join(run for run, _ in comparison.pooled.get(name, [(label, own)]))}
+                original = comparison.names.get((first_label, candidate), full_name(first_label, candidate))
+                against = (original, other.source)
+            facts = {"run": ", ".join(run for run, _ in comparison.pooled.get(name, [(label, candidate)]))}
             candidates.setdefault(name, PageCandidate(name, source.file, source.source, facts, against))
     return [*candidates.values()]
 
@@ -440,7 +441,7 @@ def _logs(comparison: Comparison, path_of: Callable[[OpenedRun], Path]) -> pd.Da
     for label, run in comparison.runs.items():
         if path_of(run).is_file():
             table = read_curves(path_of(run))
-            names = [comparison.names.get((label, own), full_name(label, own)) for own in table["candidate"]]
+            names = [comparison.names.get((label, name), full_name(label, name)) for name in table["candidate"]]
             tables.append(table.assign(candidate=names))
     if not tables:
         return None

@@ -1,6 +1,5 @@
 """Videos of a recording. Separate processes draw them, so that a fault of OpenGL does not affect the caller."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import envcoder_bench
+from envcoder_bench.core.folders import has_package
 from envcoder_bench.video.draw import NO_OPENGL
 from envcoder_bench.video.recording import Recording
 
@@ -63,7 +63,7 @@ def environment(backend: str) -> dict[str, str]:
 @cache
 def missing() -> str:
     """Return why frames cannot be rendered on this machine, with the remedy; empty if they can."""
-    if importlib.util.find_spec("av") is None:
+    if not has_package("av"):
         return "the package av is not installed: pip install 'envcoder-bench[video]'"
     if backend():
         return ""

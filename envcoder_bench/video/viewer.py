@@ -3,8 +3,6 @@
 It plays the episodes one after the other, in real time, until it is closed.
 """
 
-import contextlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import has_package
 from envcoder_bench.video.recording import Recording
 
 
@@ -22,11 +21,8 @@ def has_display() -> bool:
 
 def missing() -> str:
     """Return why neither MuJoCo's viewer nor its web viewer can be opened here; empty if one can."""
-    if has_display():
+    if has_display() or has_package("mujoco.studio.launch_web"):
         return ""
-    with contextlib.suppress(ImportError):
-        if importlib.util.find_spec("mujoco.studio.launch_web") is not None:
-            return ""
     return (
         "--view needs a display (DISPLAY is not set), or MuJoCo 4 for its web viewer: pip install"
         " 'mujoco>=4', or write a video with --video FILE"

@@ -14,6 +14,25 @@ from envcoder_bench.grid.policy_files import read_policy
 from envcoder_bench.run.folder.checkpoint import load_checkpoint, load_job, packed
 
 LARGE = 80 << 20
+READER = torch._C.PyTorchFileReader
+
+
+class OldReader:
+    """The reader of torch 2.11, which does not tell the size of a record."""
+
+    def __init__(self, content):
+        self.reader = READER(content)
+
+    def __getattr__(self, name):
+        if name == "get_record_size":
+            raise AttributeError(name)
+        return getattr(self.reader, name)
+
+
+@pytest.fixture(autouse=True, params=["this torch", "torch 2.11"])
+def each_reader(request, monkeypatch):
+    if request.param == "torch 2.11":
+        monkeypatch.setattr(torch._C, "PyTorchFileReader", OldReader)
 
 
 def _with(content, ending, new):
@@ -94,3 +113,13 @@ def test_content_is_read_as_torch_saved_it_and_a_changed_byte_is_noticed(tmp_pat
         load_plain(file)
     torch.save(saved, file, _use_new_zipfile_serialization=False)
     assert torch.equal(load_plain(file)["a"], saved["a"])
+
+
+def test_a_directory_that_torch_reads_otherwise_is_refused(each_reader):
+    content = packed({"a": torch.zeros(4)})
+    with zipfile.ZipFile(io.BytesIO(content)) as parts:
+        name = parts.namelist()[-1]
+    end = content.rindex(name.encode())  # in the directory
+    hidden = content[:end] + b"other" + content[end + 5 :]
+    with pytest.raises((ArchiveError, RuntimeError)):
+        load_plain(io.BytesIO(hidden))

@@ -171,9 +171,9 @@ def test_isaac_gym_task_is_exported_without_command_and_model(tmp_path):
         ("{run} --candidate plain --seed 7", "no seed 7: the seeds of this run are 0, 1"),
         ("{run} --candidate broken", "candidate 'broken' has no policy of seed 0: it failed: "),
         ("{run} --format onx", "unknown format 'onx' (did you mean onnx?); there are onnx, torchscript"),
-        ("{run}/candidates", "there is no run here (no config.yaml)"),
-        ("{run}/config.yaml", "there is no run here: it is a file"),
-        ("{run}/nowhere", "there is no run here: no such folder"),
+        ("{run}/candidates", "it is not the folder of a run (no config.yaml)"),
+        ("{run}/config.yaml", "it is not the folder of a run: it is a file"),
+        ("{run}/nowhere", "it is not the folder of a run: no such folder"),
         ("", "the following arguments are required: RUN"),
         ("{run} --candidate plain --output {run}/config.yaml", "config.yaml is a file: give a folder"),
         (

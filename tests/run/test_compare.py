@@ -187,7 +187,7 @@ def test_incomparable_runs_are_refused(two, tmp_path):
     made(tmp_path / "other", {"human": [1.0]})
     (tmp_path / "other" / "summary.json").write_text('{"fitness_meaning": "Stillness."}')
     refused([], "at least two")
-    refused([tmp_path / "nowhere"], "there is no run here: no such folder")
+    refused([tmp_path / "nowhere"], "it is not the folder of a run: no such folder")
     refused([tmp_path / "here"], "no config.yaml")
     refused([tmp_path / "ant"], "different tasks cannot be compared: Cartpole in .*one, Ant in .*ant")
     refused([tmp_path / "failed"], "no candidate has a fitness yet")

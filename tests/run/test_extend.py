@@ -202,7 +202,7 @@ def test_incomplete_or_changed_runs_cannot_be_extended(copy, tmp_path, monkeypat
         with pytest.raises(UserError, match=message):
             extend(folder, seeds=2)
 
-    refused(tmp_path / "nowhere", "--extend .*: there is no run here")
+    refused(tmp_path / "nowhere", "--extend .*: it is not the folder of a run")
     source = copy / "candidates" / "cosine" / "source.py"
     good = source.read_text()
     source.write_text(good + "# changed")

@@ -336,7 +336,7 @@ def test_package_exports_only_the_public_names():
     assert all(getattr(envcoder_bench, name) is not None for name in envcoder_bench.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):
         _ = envcoder_bench.evaluat
-    with pytest.raises(UserError, match="there is no run here"):
+    with pytest.raises(UserError, match="it is not the folder of a run"):
         resume("nowhere")
 
 

@@ -184,7 +184,7 @@ def test_candidate_whose_text_cannot_be_read_or_changed_costs_only_its_own_varia
         sources = made(cartpole, {**texts, "mine": MINE}, sweep="swing=0,2")
     assert {"mine", *texts} < set(names(sources)) and any(name.startswith("mine.") for name in names(sources))
     assert "candidate odd0 has no variants" in caplog.text
-    with pytest.raises(UserError, match="there is no term or number 'swng'"):
+    with pytest.raises(UserError, match="unknown term or number 'swng'"):
         made(cartpole, {"mine": MINE, "other": MINE}, sweep="swng=1,2")
 
 

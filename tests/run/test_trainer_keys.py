@@ -1,6 +1,7 @@
 """Keys of the train config are those that the trainer declares, without a second list of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,10 @@ def test_a_key_of_another_trainer_can_be_set_beside_it_in_any_order() -> None:
 def test_other_keys_are_refused(override: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         compose_config("Cartpole", [override])
+
+
+def test_a_task_says_the_bound_of_actions_unless_the_run_does():
+    spec = replace(find_spec("Cartpole"), action_bound=2.0)
+    assert train_defaults(spec, "flash_sac")["params"]["config"]["action_bound"] == 2.0
+    assert train_defaults(find_spec("Cartpole"), "flash_sac")["params"]["config"]["action_bound"] == 1.0
+    assert "action_bound" not in train_defaults(spec)["params"]["config"]

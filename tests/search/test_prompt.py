@@ -237,5 +237,5 @@ def test_template_error_has_its_line(tmp_path, name, text, message):
 def test_folder_without_templates_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"has no template; there are system\.md"):
         load_templates(tmp_path)
-    with pytest.raises(UserError, match="there is no such folder"):
+    with pytest.raises(UserError, match="the folder does not exist"):
         load_templates(tmp_path / "nowhere")

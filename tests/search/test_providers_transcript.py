@@ -26,7 +26,7 @@ from envcoder_bench.search.providers.base import (
 from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
 from envcoder_bench.search.providers.complete import complete_all
-from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript, content_hash
+from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript, _first_difference, content_hash
 from envcoder_bench.search.settings import compose_settings
 
 META = {"task": "Anymal", "shaper_types": ("compute_reward",), "rounds": 3}
@@ -301,6 +301,9 @@ def test_replay_of_another_search_is_refused(tmp_path):
         provider.check({**META, "shaper_types": ["compute_torque"], "task": "Ant"})
     assert provider.check(META, "s") == ""
     assert provider.check(META, "s\nmore") == "line 2 is '' there and 'more' here"
+    # of a long line, where the difference is
+    told = _first_difference("a" * 200 + "b", "a" * 200 + "c")
+    assert "aab' there and " in told and told.endswith("aac' here") and len(told) < 120
     transcript = Transcript(tmp_path / "t.jsonl", META)
     lacking = [replace(requests[0], messages=(Message("user", "new"),), label="r4_02")]
     with pytest.raises(UserError, match="no reply for r4_02: it holds r1_00 to r1_03"):

@@ -337,7 +337,7 @@ def changed(path, value):
         ("actions/range", [0.1], "actions.range must be a list of two numbers, got [0.1]"),
         ("actions/rang", [0, 1], "actions has an unknown key 'rang' (did you mean range?)"),
         ("actions/schedule", "linear", "actions.schedule_steps must be a positive number, got 0"),
-        ("actor_params/pendulm", {}, "actor_params.pendulm: there is no such actor (did you mean pendulum?)"),
+        ("actor_params/pendulm", {}, "actor_params.pendulm: the task has no such actor (did you mean pendulum?)"),
         ("actor_params/ball/rigid_shapes", {}, "ball.rigid_shapes is not a property"),
         (
             "actor_params/ball/rigid_shape_properties/fricton",

@@ -23,6 +23,8 @@ from envcoder_bench.tasks.spec import Can
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
 from envcoder_bench.tools.task_check import TaskCheck
+from isaacgym_mujoco.api import gymtorch
+from mujoco_batches.torch_utils import quat_rotate
 
 CALM = "def compute_reward(dof_pos):\n    return -dof_pos[:, 0].abs()\n"
 COUPLED = f"{FOLDER}/pendulum.py:Coupled"
@@ -39,6 +41,31 @@ def test_state_has_the_named_tensors_of_the_task():
     assert task.fields["last_angle"].meaning.startswith("from pendulum.py:")
     assert all(x[0].is_contiguous() for x in task.state.values())
     assert "last_angle" in describe(PENDULUM)
+
+
+def test_axes_masses_and_gains_are_those_of_the_simulation():
+    spec, cfg = find_spec(PENDULUM), dict(config().task)
+    cfg["env"] = {**cfg["env"], "drive": "position", "ball": True}
+    task, facts = spec.make(cfg, 2, "mujoco_cpu", "cpu"), task_contract(spec, cfg)
+    assert facts.joint_facts == {"hinge": "turns about +y, positive moves rod towards +x, 0.5 m/rad"}
+    assert facts.masses[:2] == (0.0, 1.0) and facts.masses[2] > 0  # the base is fixed, the ball is not
+    assert facts.drives == {"stiffness": [40.0], "damping": [2.0]}
+    # a higher target in the first environment moves the rod's centre of mass, 0.5 m from the hinge, towards +x
+    gym, sim = task.isaac.gym, task.isaac.sim
+    task.prepare_reset(torch.ones(2, dtype=torch.bool))
+    states = {"dof_pos": torch.zeros(2, 1), "dof_vel": torch.zeros(2, 1)}
+    task.scene.write(torch.ones(2, dtype=torch.bool), {**task.default_state, **states})
+    task.isaac.pre_physics_step(torch.tensor([[0.01], [-0.01]]))
+    gym.simulate(sim)
+    bodies = gymtorch.wrap_tensor(gym.acquire_rigid_body_state_tensor(sim))
+    gym.refresh_rigid_body_state_tensor(sim)
+    pose = bodies.view(2, -1, 13)[:, 1]
+    centre = pose[:, :3] + quat_rotate(pose[:, 3:7], torch.tensor([[0.0, 0.0, 0.5]]).repeat(2, 1))
+    assert centre[0, 0] > 0 > centre[1, 0] and centre[0, 1].abs() < 1e-9
+    # the rod's inertia about the hinge is 0.1 + 1 * 0.5 ** 2
+    speed = gymtorch.wrap_tensor(gym.acquire_dof_state_tensor(sim))[:, 1]
+    gym.refresh_dof_state_tensor(sim)
+    assert float(speed[0]) == pytest.approx(40.0 * 0.01 * 0.02 / 0.35, rel=0.15)  # less by the damping
 
 
 @pytest.mark.slow

@@ -240,7 +240,7 @@ def test_missing_files_are_reported_by_name(folder, tmp_path):
     assert "this folder has a.yaml, b.yaml" in refusal("pendulum")
     (folder / "task.py").unlink()
     assert "is not a task's folder: it has no task.py" in refusal("pendulum")
-    assert refusal("./pendulm") == "unknown task './pendulm': there is no such folder (did you mean pendulum?)"
+    assert refusal("./pendulm") == "unknown task './pendulm': the folder does not exist (did you mean pendulum?)"
 
 
 def test_duplicate_task_names_are_refused(folder, tmp_path):

@@ -30,7 +30,7 @@ CHECK = ["--task", "pendulum", "--check", "--candidates", "mine.py", *SMALL]
         ("task.py", DEFAULT, "None", "default_state must be a dict of tensors, not NoneType"),
         ("task.py", '{"dof_pos":', '{"dof_pso":', "'dof_pso' (did you mean dof_pos?); its keys are dof_pos, dof_vel"),
         ("task.py", '{"dof_pos":', '{"root_states": sim.root_states, "dof_pos":', "no free joint: its base"),
-        ("task.py", '"sim.dof_vel"', '"sim.dof_velo"', "the source of 'dof_vel' is 'sim.dof_velo': there is no such"),
+        ("task.py", '"sim.dof_vel"', '"sim.dof_velo"', "the source of 'dof_vel' is 'sim.dof_velo', not a tensor"),
         ("task.py", '"sim.dof_vel"', "lambda task: task.sim.dof_velo", "task.py:22: AttributeError: "),
         ("task.py", "        super().__init__", "        {}['torque']\n        super().__init__", "KeyError: "),
         ("task.py", 'cos(state["dof_pos"][:, 0])', 'cos(state["dof_pos"])', "fitness returns torch.float32 (4, 1)"),

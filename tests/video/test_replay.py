@@ -168,9 +168,9 @@ def test_play_writes_a_video(folder, tmp_path, capsys):
     "words, message",
     [
         ("{run} --candidate clam", "no candidate 'clam' (did you mean calm?)"),
-        ("{run}/candidates", "there is no run here"),
+        ("{run}/candidates", "it is not the folder of a run"),
         ("{run} --video out.avi", "--video out.avi: the file must end with .mp4"),
-        ("{run} --video nowhere/out.mp4", "there is no folder nowhere"),
+        ("{run} --video nowhere/out.mp4", "the folder nowhere does not exist"),
         ("{run} --size 5", "--size 5: give WIDTHxHEIGHT"),
         ("{run} --seconds 0", "--seconds 0: it must be greater than 0"),
         ("{run} --view", "--view needs a display"),

@@ -68,7 +68,7 @@ def curves(table: pd.DataFrame, final: int | None = None) -> dict[str, Any] | No
 
     Returns:
         ``x``: env-steps, thinned to MOST_POINTS; ``final``: those of the final evaluation, or None; ``metrics``: by
-        name and candidate lists for ``x``, with None for missing values. None if there are no curves.
+        name and candidate lists for ``x``, with None for missing values. None without curves.
     """
     if table.empty:
         return None

@@ -25,7 +25,7 @@ class Status:
 
     Attributes:
         state: one line, such as ``in training``.
-        done, total: of what ``unit`` names; without a total there is no bar.
+        done, total: of what ``unit`` names; without a total the page has no bar.
         facts: speed, time left, and the like.
         link: a page in the same folder, which is opened; empty for none.
         ended: whether no other version follows.

@@ -139,7 +139,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
         seed: None for the candidate's best seed.
 
     Raises:
-        UserError: there is no such candidate or seed, or its policy was not saved, with the reason.
+        UserError: the candidate or the seed is not in the run, or its policy was not saved, with the reason.
     """
     run.source(candidate)
     seeds = list(run_seeds(run.cfg))

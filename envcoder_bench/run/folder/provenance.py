@@ -135,7 +135,7 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         notes: messages for the user are added to it.
 
     Raises:
-        ValueError: config.yaml is damaged, and there is no other copy.
+        ValueError: config.yaml is damaged, and it has no other copy.
         UserError: it was changed so that the run cannot be resumed.
     """
     try:

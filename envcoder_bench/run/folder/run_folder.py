@@ -141,7 +141,7 @@ class RunFolder:
         Raises UserError if it is not the folder of a run.
         """
         folder = cls(Path(os.path.abspath(path)))
-        missing = f"{flag} {path}: there is no run here".lstrip()
+        missing = f"{flag} {path}: it is not the folder of a run".lstrip()
         try:
             names = set(os.listdir(folder.path))
         except OSError as error:

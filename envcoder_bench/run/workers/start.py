@@ -141,7 +141,7 @@ class _Checking(JobHandler):
         return True
 
     def bisected(self, job: Job) -> None:
-        """There is no state."""
+        """A check saves nothing that halves of its job could begin with."""
 
     def failed(self, job: Job, reason: str) -> None:
         for name in job.items:
@@ -155,7 +155,7 @@ class _Checking(JobHandler):
 class InlinePool(Pool):
     """One worker in this process: ``submit`` returns when the job is over, and its messages are handled at once.
 
-    Errors of a job are raised by ``submit``; there is no other worker that could try it again.
+    Errors of a job are raised by ``submit``, because no other worker could try it again.
     """
 
     is_local = True

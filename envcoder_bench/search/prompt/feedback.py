@@ -85,8 +85,8 @@ def _items(archive: Archive) -> list[Item]:
     # with their source: the best, and those from which samples start
     ranked = archive.ranked()
     ranks = {attempt.name: k for k, attempt in enumerate(ranked)}
-    shown = shown_in_full(archive)
-    for attempt in shown:
+    in_full = shown_in_full(archive)
+    for attempt in in_full:
         position, source = 4 * ranks[attempt.name], source_block(attempt)
         items.append(Item(CANDIDATES, position, block(attempt, archive)))
         items.append(Item(CANDIDATES, position + 1, source, cut=attempt is ranked[0]))
@@ -101,7 +101,7 @@ def _items(archive: Archive) -> list[Item]:
     # one line for every other candidate, the newest round first
     order = {attempt.name: position for position, attempt in enumerate(archive.attempts)}
     for number in sorted(rounds, reverse=True):
-        attempts = [a for a in archive.of_round(number) if a not in shown and a not in failed]
+        attempts = [a for a in archive.of_round(number) if a not in in_full and a not in failed]
         measured = archive.ranked(attempts)
         unmeasured = [a for a in attempts if a not in measured]
         items += [Item(OTHERS, order[a.name], history_line(a, archive)) for a in [*unmeasured, *reversed(measured)]]
@@ -184,19 +184,19 @@ def _same(values: Sequence[Any], attempt: Attempt) -> list[Any]:
 
 def _training_lines(points: Sequence[Point], baseline: Mapping[int, Point], name: str) -> list[str]:
     last = points[-1].iteration if not baseline else max(baseline)
-    shown = _subsample(points, POINTS)
-    at = ", ".join(f"{100 * x.iteration / last:.0f}" for x in shown)
-    beside = [baseline.get(x.iteration) for x in shown]
+    drawn = _subsample(points, POINTS)
+    at = ", ".join(f"{100 * x.iteration / last:.0f}" for x in drawn)
+    beside = [baseline.get(x.iteration) for x in drawn]
     versus = f" ({name} {_row([x.fitness if x else math.nan for x in beside])})" if any(beside) else ""
-    lengths = " ".join(rounded(x.episode_length) for x in shown)
-    lines = [f"at {at} % of training: fitness {_row([x.fitness for x in shown])}{versus}; steps {lengths}"]
+    lengths = " ".join(rounded(x.episode_length) for x in drawn)
+    lines = [f"at {at} % of training: fitness {_row([x.fitness for x in drawn])}{versus}; steps {lengths}"]
     # the terms of the reward, and their shares at the last point
-    names = [name for name in dict.fromkeys(name for x in shown for name in x.components) if name != TOTAL]
-    sizes = {name: abs(_mean_of(shown[-1], name)) for name in names}
+    names = [name for name in dict.fromkeys(name for x in drawn for name in x.components) if name != TOTAL]
+    sizes = {name: abs(_mean_of(drawn[-1], name)) for name in names}
     total = math.fsum(x for x in sizes.values() if math.isfinite(x))
     shares = {name: f" ({100 * size / total:.0f} %)" for name, size in sizes.items() if total and math.isfinite(size)}
-    terms = [f"{name} {_row([_mean_of(x, name) for x in shown], 2)}{shares.get(name, '')}" for name in names or [TOTAL]]
-    if any(x.components for x in shown):
+    terms = [f"{name} {_row([_mean_of(x, name) for x in drawn], 2)}{shares.get(name, '')}" for name in names or [TOTAL]]
+    if any(x.components for x in drawn):
         lines.append(f"terms per step, with exploration noise: {', '.join(terms)}")
     return lines
 

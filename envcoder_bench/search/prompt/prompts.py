@@ -100,10 +100,10 @@ class Prompts:
     def _starts(self, archive: Archive, round: int) -> list[str]:
         """Return the texts of the starting points of a round: samples take turns."""
         best, fast, mend = archive.best(), fastest(archive), to_mend(archive)
-        known = {START_BEST: best, START_FASTEST: fast, START_MEND: mend}
+        attempts = {START_BEST: best, START_FASTEST: fast, START_MEND: mend}
         if round >= self._rounds and best is not None:
             return [self._start(START_LAST, a.name) for a in (best, fast, mend) if a is not None]
-        named = [self._start(template, a.name) for template, a in known.items() if a is not None]
+        named = [self._start(template, a.name) for template, a in attempts.items() if a is not None]
         return [*named, self._start(START_NEW, "")]
 
     def _start(self, template: str, name: str) -> str:
@@ -156,7 +156,7 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
     places = {name: shipped / name for name in TEMPLATES}
     if folder is not None:
         if not folder.is_dir():
-            raise UserError(f"--prompt_dir {folder}: there is no such folder")
+            raise UserError(f"--prompt_dir {folder}: the folder does not exist")
         replacements = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
         for name, path in replacements.items():
             if name not in TEMPLATES:
@@ -343,12 +343,17 @@ def _joint(name: str, facts: TaskContract, with_effort: bool) -> str:
 
 def _effort(facts: TaskContract, name: str) -> str:
     effort = facts.effort_limits[facts.joints.index(name)] if facts.effort_limits else math.inf
-    unit = "N" if facts.joint_facts[name].startswith("slides") else "N m"
-    return "passive" if not effort else "" if math.isinf(effort) else f"{effort:.3g} {unit} at most"
+    is_limited = effort < 1e30  # an Isaac Gym asset without limits has the largest float
+    return "passive" if not effort else f"{effort:.4g} {_unit(facts, name)} at most" if is_limited else ""
+
+
+def _unit(facts: TaskContract, name: str) -> str:
+    return "N" if facts.joint_facts.get(name, "").startswith("slides") else "N m"
 
 
 def _level(facts: TaskContract) -> str:
-    return ", facing +x" if "root_states" in facts.default_state else ""
+    root = facts.default_state.get("root_states", ())
+    return ", facing +x" if root and abs(root[6]) > 0.999 else ""
 
 
 BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
@@ -363,11 +368,13 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     """
     masses = [f" {mass:.3g} kg" if mass else "" for mass in facts.masses] or [""] * len(facts.bodies)
     bodies = [f"{k} {name}{mass}" for k, (name, mass) in enumerate(zip(facts.bodies, masses))]
-    equal = len(facts.joints) > 1 and len(set(facts.effort_limits)) == 1
-    told = [_joint(name, facts, not equal) for name in facts.joints]
+    limits = {(limit, _unit(facts, name)) for limit, name in zip(facts.effort_limits, facts.joints)}
+    equal = len(facts.joints) > 1 and len(limits) == 1
+    joints = [_joint(name, facts, not equal) for name in facts.joints]
     frame = f" (axes and directions of the world, in the default pose{_level(facts)})" if facts.joint_facts else ""
-    each = f"; each {_effort(facts, *facts.joints[:1])}" if equal and facts.joint_facts else ""
-    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(told)}{each}."]
+    limit = _effort(facts, *facts.joints[:1]) if equal and facts.joint_facts else ""
+    each = f"; each {limit}" if limit else ""
+    lines = [f"- Joints, in the order of `dof_pos`{frame}: {'; '.join(joints)}{each}."]
     lines += [f"- From rest in that pose, {text}." for text in facts.pushes]
     lines.append(
         f"- Bodies{', by their index in `contact_forces`' * ('contact_forces' in fields)}: {', '.join(bodies)}."

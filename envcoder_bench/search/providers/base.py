@@ -52,7 +52,7 @@ class Reply:
         cost: upper limit of the cost in US dollars; None if the model's price is unknown.
         finish: ``stop``; ``length``: cut off; ``refusal``: the model or a filter declined; ``error``: no reply after
             all retries; ``budget``: not sent, because it could have exceeded the budget.
-        error: why there is no usable text, in one line; otherwise empty.
+        error: why the text is missing or unusable, in one line; otherwise empty.
     """
 
     text: str
@@ -68,7 +68,7 @@ class Reply:
 
 
 class ProviderError(Exception):
-    """There is no reply to a request, also after retries.
+    """A request got no reply, also after retries.
 
     Attributes:
         malformed: whether the server answered, but not with a reply of its protocol.
@@ -109,7 +109,7 @@ class Provider(Protocol):
             Replies whose tokens add up to the provider's count. Their ``cost`` may be None; ``complete_all`` sets it.
 
         Raises:
-            ProviderError: if there is no reply.
+            ProviderError: if no reply came.
             UserError: if no request can succeed, for instance with a wrong key or an unknown model.
         """
         ...

@@ -316,7 +316,7 @@ class Model:
             read: converts a response, which may be incomplete, to replies.
 
         Raises:
-            ProviderError: if there is no reply, also after the SDK's retries.
+            ProviderError: if no reply came, also after the SDK's retries.
             UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
         """
         for _ in range(len(_OPTIONAL) + 2):

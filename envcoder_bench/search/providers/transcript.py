@@ -233,7 +233,7 @@ class ReplayProvider:
             raise UserError(f"--llm replay:{path}: {error}") from error
         replies = [record for record in records if record["type"] == "reply"]
         if not replies:
-            raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
+            raise UserError(f"--llm replay:{path}: this transcript has no reply")
         self.meta: dict[str, Any] = records[0]["meta"]
         self.name: str = replies[0]["provider"]
         self.model: str = self.name.split("@")[0].split(":", 1)[-1]
@@ -287,5 +287,8 @@ def _first_difference(there: str, here: str) -> str:
     for number in range(max(map(len, lines))):
         line, other_line = (side[number] if number < len(side) else "" for side in lines)
         if line != other_line:
-            return f"line {number + 1} is {line[:80]!r} there and {other_line[:80]!r} here"
+            equal = [a == b for a, b in zip(line, other_line)] + [False]
+            start = max(0, equal.index(False) - 30)
+            theirs, ours = (f"{'...' * bool(start)}{x[start : start + 80]}" for x in (line, other_line))
+            return f"line {number + 1} is {theirs!r} there and {ours!r} here"
     return "their line ends differ"

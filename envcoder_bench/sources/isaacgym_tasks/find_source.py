@@ -31,7 +31,7 @@ def find_source(task: str) -> Source:
     """Find a task by its address, such as ``isaacgymenvs:Ant``.
 
     Raises:
-        ValueError: there is no such task, or its code or config cannot be loaded.
+        ValueError: the task does not exist, or its code or config cannot be loaded.
     """
     if task.startswith(ISAACGYMENVS):
         return isaacgymenvs_source(task, task[len(ISAACGYMENVS) :])
@@ -47,7 +47,7 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     path = path.absolute()
     if not path.is_file():
         siblings = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise ValueError(f"--task {path}:{name}: there is no such file{near_matches(path.name, siblings)}")
+        raise ValueError(f"--task {path}:{name}: the file does not exist{near_matches(path.name, siblings)}")
     folders = package_folders(path)
     for package, variable in (("isaacgymenvs", "ISAACGYMENVS_PATH"), ("legged_gym", "LEGGED_GYM_PATH")):
         try:

@@ -125,7 +125,7 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
         folder = folder_with(Path(path), package)
         if folder is not None:
             return folder
-        raise ValueError(f"{variable}={path}: there is no package {package} in it; name the checkout's folder")
+        raise ValueError(f"{variable}={path}: it does not contain the package {package}; name the checkout's folder")
     # what is imported may be of another checkout: ask the path alone
     with _lock:
         outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}

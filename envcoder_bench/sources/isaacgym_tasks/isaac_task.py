@@ -127,7 +127,7 @@ class IsaacTask(Task):
         self.randomizes = self._randomizer is not None
         self.num_dofs, self.dt = scene.num_dofs, driver.dt
         self.dof_names, self.body_names = scene.dof_names, scene.body_names
-        self.sim = SimpleNamespace(**scene.limits)
+        self.sim = SimpleNamespace(**scene.limits, drive_gains=scene.drive_gains, joint_facts=scene.joint_facts)
         self.substeps = int(getattr(self.isaac.sim_params, "substeps", 1))
         self.max_episode_length = driver.max_episode_length
         self.clip_actions, self.clip_observations = driver.clip_actions, driver.clip_observations

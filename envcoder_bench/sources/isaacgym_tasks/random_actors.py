@@ -58,8 +58,8 @@ class RandomActors:
         handles = {gym.get_actor_name(first, k): k for k in range(gym.get_actor_count(first))}
         if actor not in handles:
             raise ValueError(
-                f"task.randomization_params.actor_params.{actor}: there is no such actor{near_matches(actor, handles)}:"
-                f" {', '.join(handles)}"
+                f"task.randomization_params.actor_params.{actor}: the task has no such actor"
+                f"{near_matches(actor, handles)}: {', '.join(handles)}"
             )
         return handles[actor]
 

@@ -1,12 +1,13 @@
 """The actors of an Isaac Gym simulation: names, limits, drives, and the states that candidates may set."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.sim.joint_facts import joint_facts
 from envcoder_bench.sources.isaacgym_tasks.gym_proxy import GymProxy, OwnProperties, inertial
 
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
@@ -21,6 +22,7 @@ class Scene:
         objects: keys of the state for free actors other than the first, with their index in the environment.
         keys: keys of the state that candidates' initial states may set.
         limits: ``dof_limits_lower``, ``dof_limits_upper`` and ``effort_limits`` of the DOFs.
+        drive_gains: ``stiffness`` and ``damping`` of the DOFs, as the task set them in the first environment.
         refusals: candidate functions that the scene does not support, with the reason.
     """
 
@@ -68,6 +70,7 @@ class Scene:
     def _read_limits(self) -> None:
         rows = np.concatenate(list(self._properties.values())) if self._properties else None
         self.limits: dict[str, Tensor] = {}
+        self.drive_gains: dict[str, Tensor] = {}
         self.refusals: dict[str, str] = {}
         self._has_position_drives = rows is not None and bool((rows["stiffness"] > 0).any())
         if rows is not None:
@@ -77,6 +80,8 @@ class Scene:
                 ("effort_limits", "effort"),
             ):
                 self.limits[key] = torch.tensor(rows[name].astype(float), dtype=torch.float32)
+            for name in ("stiffness", "damping"):
+                self.drive_gains[name] = torch.tensor(rows[name].astype(float), dtype=torch.float32)
         # functions for which the joints have no drives
         if rows is None:
             why = "this task has no joints"
@@ -85,6 +90,32 @@ class Scene:
             self.refusals["compute_dof_target"] = (
                 "this task's joints have no position drives (their stiffness is 0): define compute_torque"
             )
+
+    def joint_facts(
+        self, dof_pos: Sequence[float], keys: Mapping[str, str]
+    ) -> tuple[dict[str, str], list[str], list[float]]:
+        """Return axes and signs of the DOFs by name, nothing on efforts, and the masses of bodies that move.
+
+        They are those of the first environment as it is, with ``dof_pos``, and before a randomization of masses. With
+        NVIDIA's ``isaacgym`` there is no model to ask. See ``sim/joint_facts.py``.
+        """
+        engine = getattr(self._sim, "engine", None)
+        if engine is None:
+            return {}, [], []
+        poses = engine.pose_source()
+        model, qpos = poses.model, np.array(poses.qpos[0], dtype=float)
+        # in the engine's model, names begin with the number of their actor
+        kinds = [getattr(self._gym, f"get_actor_{kind}_names") for kind in ("dof", "rigid_body")]
+        dofs, bodies = (
+            [f"{k}/{x}" for k, actor in enumerate(self._actors) for x in names(self._envs[0], actor)] for names in kinds
+        )
+        joints = {name: model.joint(x).id for name, x in zip(self.dof_names, dofs)}
+        qpos[[int(model.jnt_qposadr[joint]) for joint in joints.values()]] = dof_pos
+        # a fixed base is moved by hand alone
+        ids = np.array([model.body(x).id for x in bodies])
+        moves = (model.body_weldid[ids] > 0) & (model.body_mocapid[model.body_weldid[ids]] < 0)
+        masses = np.where(moves, model.body_mass[ids], 0.0).tolist()
+        return joint_facts(model, qpos, joints, keys), [], masses
 
     def read(self) -> dict[str, Tensor]:
         """Return the states of ``keys`` as live views ``(num_envs, ...)``."""

@@ -25,7 +25,7 @@ class Terms(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        raise AttributeError(f"there is no term '{name}'; there are {', '.join(self)}")
+        raise AttributeError(f"unknown term '{name}'; there are {', '.join(self)}")
 
 
 class IsaacLabDialect(Dialect):

@@ -99,7 +99,7 @@ def find_source(task: str) -> Source:
     """Find a task by ``isaaclab:NAME`` or ``isaaclab:PACKAGE:NAME``.
 
     Raises:
-        ValueError: Isaac Lab is not there, or there is no such task.
+        ValueError: Isaac Lab is not installed, or does not have the task.
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     _install()

@@ -106,7 +106,7 @@ def find_source(task: str) -> Source:
     """Find a task by ``mjlab:NAME`` or ``mjlab:PACKAGE:NAME``.
 
     Raises:
-        ValueError: mjlab is not installed, or there is no such task.
+        ValueError: mjlab is not installed, or does not have the task.
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     registered, lacks = list_tasks(package), ""

@@ -38,7 +38,7 @@ class MjlabTask(TermTask):
 
     def make_world(self, facts: Facts) -> World:
         simulation = simulation_of(self.cfg, str(self.device), facts.needs_warp)
-        return World(facts, self.num_envs, str(self.device), simulation)
+        return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg))
 
     def sources(self) -> dict[str, Any]:
         return sources_of(self.world, self.world.commands.get_command, list(self.world.cfg.commands))
@@ -81,6 +81,14 @@ class MjlabTask(TermTask):
         self.contact_overflows.add_(self.world.sim.take_overflows() & ~self.unstable)
         if failed is not None:
             failed.zero_()
+
+
+def substeps_of(cfg: Mapping[str, Any]) -> int:
+    """Return how many steps of the simulation each physics step of the task's own config has."""
+    substeps = cfg.get("sim", {}).get("substeps", 1)
+    if type(substeps) is not int or substeps < 1:
+        raise UserError(f"task.sim.substeps is {substeps!r}: it must be a whole number of at least 1")
+    return substeps
 
 
 def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False) -> Any:

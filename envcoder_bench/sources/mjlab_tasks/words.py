@@ -21,7 +21,7 @@ def _physics(world: Any) -> Iterator[str]:
     """Yield lines on axes, signs, drives, masses and default positions of the joints, from the model."""
     model = world.sim.mj_model
     for name, entity in world.scene.entities.items():
-        joints = {own: model.joint(f"{name}/{own}").id for own in entity.joint_names}
+        joints = {joint: model.joint(f"{name}/{joint}").id for joint in entity.joint_names}
         if entity is world.scene.terrain or not joints:
             continue
         default = entity.data.default_joint_pos[0].tolist()
@@ -29,13 +29,13 @@ def _physics(world: Any) -> Iterator[str]:
         qpos[[int(model.jnt_qposadr[joint]) for joint in joints.values()]] = default
         facts, drives = joint_facts(model, qpos, joints, {}), drive_facts(model, joints)
         each = ", ".join({*drives.values()}) if len({*drives.values()}) == 1 and len(drives) == len(joints) else ""
-        told = [f"{x} {facts[x]}{f'; {drives[x]}' if x in drives and not each else ''}" for x in joints]
+        lines = [f"{x} {facts[x]}{f'; {drives[x]}' if x in drives and not each else ''}" for x in joints]
         yield (
             f"Joints of `{name}`, in the order of `{name}.joint_pos` (axes and directions of the world, in the default"
-            f" pose, facing +x): {'. '.join(told)}{f'. Each: {each}' if each else ''}. Default positions:"
+            f" pose, facing +x): {'. '.join(lines)}{f'. Each: {each}' if each else ''}. Default positions:"
             f" {shown(default)}."
         )
-        masses = [f"{own} {model.body(f'{name}/{own}').mass[0]:.3g}" for own in entity.body_names]
+        masses = [f"{body} {model.body(f'{name}/{body}').mass[0]:.3g}" for body in entity.body_names]
         yield f"Masses of `{name}`, kg: {', '.join(masses)}; randomized where `events` say so."
 
 

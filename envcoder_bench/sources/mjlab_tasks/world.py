@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,8 @@ class World:
     Args:
         facts: of the task.
         simulation: creates the simulation, as mjlab's ``Simulation``.
+        substeps: steps of the simulation in each physics step of the config. Terms, actuators, their delays and
+            sensors are those of the config's step.
 
     Attributes:
         scene, sim, action_manager: mjlab's; ``commands`` are those of all blocks.
@@ -56,7 +59,10 @@ class World:
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
-    def __init__(self, facts: Facts, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
+    def __init__(
+        self, facts: Facts, num_envs: int, device: str, simulation: Callable[..., Any], substeps: int = 1
+    ) -> None:
+        self.substeps = substeps
         self.dialect, self.device = facts.dialect, torch.device(device)
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         cfg = facts.source.env_cfg()
@@ -74,7 +80,9 @@ class World:
             model = {"spec": self.scene.spec, "variant_info": self.scene.collect_variant_info()}
         else:  # mjlab 1.2 and 1.3
             model = {"model": self.scene.compile()}
-        self.sim = simulation(num_envs=num_envs, cfg=cfg.sim, device=device, **model)
+        finer = copy.deepcopy(cfg.sim)
+        finer.mujoco.timestep /= substeps
+        self.sim = simulation(num_envs=num_envs, cfg=finer, device=device, **model)
         if not isinstance(self.sim, BatchSimulation):
             self.sim._data_bridge = _InOrder(self.sim.wp_data)
             self.sim._model_bridge = _InOrder(self.sim.wp_model, nworld=num_envs)
@@ -237,7 +245,8 @@ class World:
 
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", functools.partial(go_on if k else control, k))
-            self.sim.step()
+            for _ in range(self.substeps):
+                self.sim.step()
         self.count(self.steps + 1)
         name, calls = "judge", [end]
         for following, between, call in stages:

@@ -82,12 +82,13 @@ def spec_of(
         config=folder / "task.yaml",
         make=functools.partial(_made, make, facts),
         train=folder / "train.yaml",
+        action_bound=2.0,  # these frameworks do not clip actions, and their policies exceed 1
         source=facts.address,
         digest=digest,
         summary=title,
         fitness_meaning=facts.measure.meaning,
         fitness_bounds=facts.measure.bounds,
-        can=frozenset({Can.COMPILE_AHEAD}),
+        can=frozenset({Can.COMPILE_AHEAD, *([Can.HALF_STEP] if "sim.backend" in config_keys else [])}),
         config_keys=config_keys,
         sections=TermSections(facts, lambda num_envs: make(facts, {}, num_envs, "cpu")),
     )
@@ -125,7 +126,7 @@ def _write(folder: Path, facts: TermFacts, config_keys: tuple[str, ...]) -> None
     unshaped = _UNSHAPED.format(address=facts.address, meaning=facts.measure.meaning, scale=round(scale, 9))
     task: dict[str, Any] = {"name": facts.name}
     if "sim.backend" in config_keys:
-        task["sim"] = {"backend": "auto"}
+        task["sim"] = {"backend": "auto", "substeps": 1}
     files = {
         f"{HUMAN}.py": _HUMAN.format(address=facts.address, weights=weights) + text,
         f"{UNSHAPED}.py": unshaped + rest,

@@ -155,7 +155,7 @@ ONLY = {  # keys of which only one of IsaacGymEnvs' values is supported: that va
     ),
     "env.useRelativeControl": (False, "see user_functions/AllegroHand/004_relative_targets.py"),
     "env.maxConsecutiveSuccesses": (0, "episodes go on until the cube falls or time is up"),
-    "env.forceScale": (0.0, "there are no random pushes"),
+    "env.forceScale": (0.0, "this task has no random pushes"),
     "env.resetTime": (-1.0, "set env.episodeLength, control steps"),
 }
 

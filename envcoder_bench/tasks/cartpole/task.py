@@ -31,7 +31,7 @@ FIELDS = {
 
 
 class Cartpole(SimTask):
-    """A driven joint, the cart's, and a passive joint, the pole's; there is no goal."""
+    """A driven joint, the cart's, and a passive joint, the pole's; without a goal."""
 
     name = "Cartpole"
     model = "cartpole.xml"

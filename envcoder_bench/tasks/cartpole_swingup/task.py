@@ -7,7 +7,7 @@ from envcoder_bench.tasks.cartpole.task import Cartpole
 
 
 class CartpoleSwingup(Cartpole):
-    """A driven joint, the cart's, and a passive joint, the pole's, which begins at any angle; there is no goal."""
+    """A driven joint, the cart's, and a passive joint, the pole's, which begins at any angle; without a goal."""
 
     name = "CartpoleSwingup"
     model = "cartpole_swingup.xml"

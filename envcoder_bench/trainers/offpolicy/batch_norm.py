@@ -32,6 +32,7 @@ class BatchNorm(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         ctx.relu, ctx.kernels = relu, kernels
         if kernels:
+            x = x.contiguous()  # a single group's may be expanded
             mean, rstd, factor, offset = _forward_statistics(x, scale, shift, running_mean, running_var)
         else:
             single = x.to(scale.dtype)
@@ -72,6 +73,7 @@ class FixedNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, factor: Tensor, offset: Tensor, relu: bool, dtype: torch.dtype, kernels: bool
     ) -> Tensor:
         ctx.relu, ctx.kernels, ctx.dtype = relu, kernels, x.dtype
+        x = x.contiguous() if kernels else x
         y = _affine(x, factor, offset, relu, dtype, kernels)
         ctx.save_for_backward(x if kernels else None, None if kernels or not relu else y, factor, offset)
         return y

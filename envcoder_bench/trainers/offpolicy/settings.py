@@ -51,7 +51,7 @@ class SACSettings(NetworkSettings):
     num_warmup_steps: Count = 20_000  # env-steps of uniform actions before the first update
     noise_repeat_exponent: Positive = 2.0  # noise is repeated for k steps with a probability ~ k ** -exponent
     noise_repeat_max: Count = 16
-    action_bound: Positive = 1.0  # actions are within +- this
+    action_bound: Positive = 1.0  # actions are within +- this; a task may have another default
     mixed_precision: Switch = False  # products and activations of hidden layers in bfloat16
     matmul_precision: Literal["highest", "high", "medium"] = "high"
 

@@ -63,8 +63,8 @@ def _linear(
     tl.store(out + columns[None, :], total, mask=(rows[:, None] < num_rows) & (columns[None, :] < num_out))
     if tl.program_id(0) == 0:
         tail = num_out + tl.arange(0, 16)
-        one = tl.where(tail == num_out, 1.0, 0.0)[None, :] + tl.zeros((ROWS, 16), dtype=tl.float32)
-        tl.store(out + tail[None, :], one, mask=(rows[:, None] < num_rows) & (tail[None, :] < num_columns))
+        ones = tl.where(tail == num_out, 1.0, 0.0)[None, :] + tl.zeros((ROWS, 16), dtype=tl.float32)
+        tl.store(out + tail[None, :], ones, mask=(rows[:, None] < num_rows) & (tail[None, :] < num_columns))
 
 
 def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool, alike: bool = False) -> None:

@@ -11,5 +11,6 @@ __all__ = ["CARTPOLE", "G1", "GO1", "LIFT", "ROUGH_GO1", "Driven", "actions"]
 class Driven(TermDriven):
     """A task of mjlab with one of its simulations."""
 
-    def __init__(self, name, size, groups=1, backend="mujoco", **options):
-        super().__init__(f"mjlab:{name}", size, groups, config={"sim": {"backend": backend}}, **options)
+    def __init__(self, name, size, groups=1, backend="mujoco", substeps=1, **options):
+        config = {"sim": {"backend": backend, "substeps": substeps}}
+        super().__init__(f"mjlab:{name}", size, groups, config=config, **options)

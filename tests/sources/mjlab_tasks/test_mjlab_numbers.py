@@ -10,6 +10,8 @@ from driven import CARTPOLE, G1, GO1, LIFT, ROUGH_GO1, Driven, actions
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sources.mjlab_tasks import source
 from envcoder_bench.sources.mjlab_tasks.spec import facts_of
+from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.tasks.spec import Can
 
 pytest.importorskip("mjlab")
 pytestmark = pytest.mark.slow  # constructing a scene takes a second
@@ -45,6 +47,22 @@ def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, gr
             for kind, x in own.items():
                 assert torch.equal(mine[buffers[kind]][:, : widths[kind]], x), (k, group, kind)
     assert reference.resets >= size
+
+
+@pytest.mark.parametrize("backend", ["mujoco", "warp"])
+def test_half_the_physics_step_is_nearer_to_a_fine_one_and_changes_no_other_time(backend):
+    states = {}
+    for substeps in (1, 2, 16):
+        driven = Driven(CARTPOLE, 2, 1, backend, substeps)
+        for action in actions(2, driven.task.num_dofs, 20):
+            driven.step(action)
+        task = driven.task
+        states[substeps] = task.world.sim.data.qpos[:].clone()
+        assert task.dt == driven.task.world.env.step_dt and int(task.world.episode_length_buf[0]) == 20
+        assert task.world.env.physics_dt == pytest.approx(substeps * task.world.sim.mj_model.opt.timestep)
+    errors = [(states[substeps] - states[16]).abs().max() for substeps in (1, 2)]
+    assert 0.0 < errors[1] < 0.7 * errors[0]
+    assert Can.HALF_STEP in find_spec(f"mjlab:{CARTPOLE}").can
 
 
 def last_rewards(env):
