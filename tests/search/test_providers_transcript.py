@@ -330,7 +330,7 @@ def test_invalid_transcript_is_refused(tmp_path):
         with pytest.raises(UserError, match=name):
             make_provider(f"replay:{tmp_path / name}")
     Transcript(tmp_path / "bare", META)
-    with pytest.raises(UserError, match="no reply in this transcript"):
+    with pytest.raises(UserError, match="this transcript has no reply"):
         make_provider(f"replay:{tmp_path / 'bare'}")
     with pytest.raises(UserError, match="cannot be used with"):
         make_provider("replay:x", "http://localhost")

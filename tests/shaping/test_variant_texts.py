@@ -251,13 +251,13 @@ def test_names_of_a_sweep(name, answer):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("powr", r"no term or number 'powr' \(did you mean power or f.power\?\); there are the terms x, power and the"),
+        ("powr", r"unknown term or number 'powr' \(did you mean power or f.power\?\); there are the terms x, power and the"),
         ("left", r"g.left is math.radians\(12\), not a number"),
         ("C", r"line 5: C is A \* 2, not a number that is written out"),
         ("D", "line 6: D is True, not a number"),
         ("z", r"line 3: WEIGHTS.z is 2 \* 3, not a number"),
-        ("TWICE", "no term or number 'TWICE'"),
-        ("shared", r"no term or number 'shared' \(did you mean f.shared or g.shared\?\)"),
+        ("TWICE", "unknown term or number 'TWICE'"),
+        ("shared", r"unknown term or number 'shared' \(did you mean f.shared or g.shared\?\)"),
     ],
 )
 def test_names_of_a_sweep_that_cannot_be_used(name, message):
