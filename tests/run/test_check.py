@@ -127,10 +127,7 @@ def test_check_command_prints_the_table_and_writes_no_files(checked, capsys, tmp
     words = ["--task", "Cartpole", "--check", *CPU, "--num_envs_per_candidate", "5"]
     assert main([*words, "--candidates", str(folder)]) == 1
     shown = capsys.readouterr()
-    assert (
-        "failed (2 of 7 candidates):\n  late\n" in shown.out
-        and f"    {folder}/syntax.py:1\n" in shown.out
-    )
+    assert "failed (2 of 7 candidates):\n  late\n" in shown.out and f"    {folder}/syntax.py:1\n" in shown.out
     assert "not compiled, and slower for it:\n  kept\n" in shown.out and not shown.err
     assert main([*words, "--candidates", str(folder), "--candidate_idx", "0", "--no_baselines"]) == 0
     shown = capsys.readouterr().out

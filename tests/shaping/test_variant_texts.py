@@ -251,7 +251,7 @@ def test_names_of_a_sweep(name, answer):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("powr", r"unknown term or number 'powr' \(did you mean power or f.power\?\); there are the terms x, power and the"),
+        ("powr", r"term or number 'powr' \(did you mean power or f.power\?\); there are the terms x, power and the"),
         ("left", r"g.left is math.radians\(12\), not a number"),
         ("C", r"line 5: C is A \* 2, not a number that is written out"),
         ("D", "line 6: D is True, not a number"),
