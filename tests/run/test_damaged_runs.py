@@ -285,7 +285,7 @@ def test_complete_run_without_results_is_refused(tmp_path, finished, capsys, siz
 GONE = {  # a value of task_source: what is said
     "isaacgymenvs:Ant": r"task_source isaacgymenvs:Ant: .* neither importable .*get it with: git clone .*; make it imp",
     "no_such_module:Pole": r"No module named 'no_such_module'; make it importable again, or set task_source in this",
-    "/none/poles.py:Pole@/a.yaml": r"no such file; move the task back to /none/poles\.py, or set task_source in this",
+    "/none/poles.py:Pole@/a.yaml": r"does not exist; move the task back to /none/poles\.py, or set task_source in this",
     "null": r"Cartpole cannot be built: no asset; restore the task's files, or begin a new run",
 }
 

@@ -41,7 +41,7 @@ def test_waves_go_on_from_their_states_and_others_from_the_beginning(
     caplog.set_level(logging.INFO)
     waves: dict[str, list[GroupKey]] = {"first": [("a", 0), ("b", 0)], "second": [("a", 1), ("b", 1)]}
     assert continued(tmp_path, waves) == (waves, ["first.pth", "second.pth"])
-    assert "from the beginning: c" in caplog.text
+    assert "no saved state to continue from: c" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_state_of_which_only_some_groups_are_left_is_not_used(
     caplog.set_level(logging.INFO)
     first: list[GroupKey] = [("a", 0), ("b", 0)]
     used, _ = continued(tmp_path, {"first": first, "later": other})
-    assert used == {"first": first} and "from the beginning: a, b, c" in caplog.text
+    assert used == {"first": first} and "no saved state to continue from: a, b, c" in caplog.text
 
 
 def test_a_training_that_depends_on_its_length_goes_on_from_no_state(tmp_path: Path) -> None:
