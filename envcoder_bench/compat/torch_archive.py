@@ -73,7 +73,7 @@ def archive_records(content: bytes) -> dict[str, bytes] | None:
         reader = torch._C.PyTorchFileReader(file)
         _refuse_large(reader, file, len(content) + _ALLOWANCE)
         return {record: reader.get_record(record) for record in reader.get_all_records()}
-    except RuntimeError:
+    except (RuntimeError, zipfile.BadZipFile):
         return None
 
 
