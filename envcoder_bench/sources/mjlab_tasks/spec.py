@@ -13,7 +13,7 @@ from envcoder_bench.sources.mjlab_tasks.source import Source, described, find_so
 from envcoder_bench.sources.mjlab_tasks.words import names_of
 from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.sim_task import COMMON_KEYS
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Can, TaskSpec
 
 
 @functools.lru_cache(maxsize=16)
@@ -25,7 +25,7 @@ def mjlab_spec(task: str) -> TaskSpec:
 
     source = facts.source
     key, title = repr((source, source.version)), f"mjlab's {source.task_id} ({source.version})"
-    return spec_of(facts, MjlabTask, key, title, (*COMMON_KEYS, "sim.backend"))
+    return spec_of(facts, MjlabTask, key, title, (*COMMON_KEYS, "sim.backend"), {Can.CONTACTS, Can.HALF_STEP})
 
 
 @functools.lru_cache(maxsize=16)
