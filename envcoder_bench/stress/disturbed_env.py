@@ -19,7 +19,6 @@ from torch import Tensor
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.purposes import Purpose
-from envcoder_bench.core.rotations import turned
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.results.stress_grid import StressGrid
 from envcoder_bench.shaping.contract import Shaping
@@ -159,7 +158,7 @@ class DisturbedEnv(GroupedVecTask):
                 self.state[key][:, columns] += self.grid.sensor_noise[quantity] * by_key[key][:, columns]
         if "root_states" in by_key:
             small = self.grid.sensor_noise["orientation"] * by_key["root_states"][:, 3:6]
-            self.state["root_states"][:, 3:7] = turned(self.state["root_states"][:, 3:7], small)
+            self.state["root_states"][:, 3:7] = noise.turned(self.state["root_states"][:, 3:7], small)
         try:
             yield
         finally:

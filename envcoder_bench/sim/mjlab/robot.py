@@ -21,7 +21,7 @@ from mjlab.managers.event_manager import RecomputeLevel
 from mujoco import mjtBias, mjtGain, mjtSensor, mjtTrn
 from torch import Tensor
 
-from envcoder_bench.core.rotations import turned
+from envcoder_bench.core import noise
 from envcoder_bench.sim.base import Robot, Variation
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
 
@@ -244,7 +244,7 @@ class MjlabRobot(Robot):
             arrays["cvel"][:, root, 3:] += errors["linear_velocity"] + torch.cross(
                 errors["angular_velocity"], lever, dim=1
             )
-            quat = turned(arrays["xquat"][:, root][:, [1, 2, 3, 0]], errors["orientation"])
+            quat = noise.turned(arrays["xquat"][:, root][:, [1, 2, 3, 0]], errors["orientation"])
             arrays["xquat"][:, root] = quat[:, [3, 0, 1, 2]]
         for address, width, quantity, column in self._measured:
             arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
