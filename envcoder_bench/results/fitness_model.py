@@ -158,6 +158,11 @@ class FitnessModel:
         of_all = self._differences(np.atleast_1d(first), np.atleast_1d(second))
         return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
 
+    def p_values(self, names: str | Sequence[str], others: str | Sequence[str]) -> np.ndarray:
+        """Return the p-values of ``differences``, without their intervals, which take longer."""
+        first, second = np.broadcast_arrays(self._indices(names), self._indices(others))
+        return self._tests(np.atleast_1d(first), np.atleast_1d(second))[1]
+
     def _indices(self, names: str | Sequence[str]) -> np.ndarray:
         return np.array(self._index[names] if isinstance(names, str) else [self._index[name] for name in names], int)
 
@@ -167,7 +172,7 @@ class FitnessModel:
         rows, columns = np.triu_indices(len(index), 1)
         parts = range(0, len(rows), MOST_PAIRS)
         pairs = [(index[rows[k : k + MOST_PAIRS]], index[columns[k : k + MOST_PAIRS]]) for k in parts]
-        p_values = corrected(np.concatenate([*(self._differences(a, b)[3] for a, b in pairs), np.empty(0)]), looks)
+        p_values = corrected(np.concatenate([*(self._tests(a, b)[1] for a, b in pairs), np.empty(0)]), looks)
         apart = np.zeros((len(index), len(index)), dtype=bool)
         apart[rows, columns] = np.array(p_values) < LEVEL
         return apart | apart.T
@@ -186,28 +191,35 @@ class FitnessModel:
 
     def _differences(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the fields of ``Difference`` of candidates ``a`` minus ``b``, ``(n,)``."""
+        mean, p, seeds, error, freedom, unseen, worth = self._tests(a, b)
+        low = high = np.full(len(b), NAN)
+        if self._raw is not None:
+            from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+            errors = np.broadcast_to(stdtrit(freedom, 1 - LEVEL / 2) * error, (2, len(b)))
+            ends = self._farthest(errors, np.array([[BELOW, ABOVE], [ABOVE, BELOW]]), np.stack((a, b)))
+            low, high = mean - ends[BELOW], mean + ends[ABOVE]
+            if self._bounded:
+                low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        width = self._width
+        return mean * width, low * width, high * width, p, seeds, error * width, freedom, unseen * width, worth
+
+    def _tests(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return mean, p, seeds, error, freedom, unseen and worth, as of ``Difference``, ``(n,)``, in the model's units."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
-        unknown = np.full(len(b), NAN)
         if self._raw is None:
-            nothing = np.zeros(len(b)), np.ones(len(b))
-            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, *nothing
-        from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
+            unknown = np.full(len(b), NAN)
+            return mean, unknown, seeds, unknown, unknown, np.zeros(len(b)), np.ones(len(b))
+        from scipy.special import stdtr  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
-        variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
-        error = stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(variance)
-        both = np.stack((a, b))
-        ends = self._farthest(np.stack((error, error)), np.array([[BELOW, ABOVE], [ABOVE, BELOW]]), both)
-        low, high = mean - ends[BELOW], mean + ends[ABOVE]
-        if self._bounded:
-            low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
-        unseen, worth = self._unseen_at(np.abs(mean), sides, both)
-        p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / np.sqrt(variance))
-        row = mean * self._width, low * self._width, high * self._width, p, seeds
-        return *row, np.sqrt(variance) * self._width, freedom, unseen * self._width, worth
+        unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))
+        p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / error)
+        return mean, p, seeds, error, freedom, unseen, worth
 
     @cached_property
     def chances(self) -> dict[str, float]:
