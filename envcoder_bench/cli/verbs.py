@@ -19,7 +19,6 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind, has_package
 from envcoder_bench.core.shell import display_path
 
-
 COMMANDS = ("eval-shapers", "auto-shape", "eval-policies")  # the other ones
 
 
