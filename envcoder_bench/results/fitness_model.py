@@ -205,7 +205,7 @@ class FitnessModel:
         return mean * width, low * width, high * width, p, seeds, error * width, freedom, unseen * width, worth
 
     def _tests(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return mean, p, seeds, error, freedom, unseen and worth, as of ``Difference``, ``(n,)``, in the model's units."""
+        """Return mean, p, seeds, error, freedom, unseen and worth, as of ``Difference``, but of ``_fitness``, ``(n,)``."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
@@ -573,6 +573,6 @@ def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:
 
 
 def least_error(distance: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    """Return the error of a mean that explains a distance together with unseen outcomes: the inverse of ``farthest``."""
+    """Return the error that explains a distance together with unseen outcomes: the inverse of ``farthest``."""
     with_both = 2.0 * np.sqrt(unseen * np.maximum(distance - unseen, 0.0))
     return np.where(distance < 2.0 * unseen, with_both, distance)
