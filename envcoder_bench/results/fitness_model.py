@@ -205,7 +205,7 @@ class FitnessModel:
         return mean * width, low * width, high * width, p, seeds, error * width, freedom, unseen * width, worth
 
     def _tests(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return mean, p, seeds, error, freedom, unseen, worth of ``Difference``, in units of ``_fitness``, ``(n,)``."""
+        """Return mean, p, seeds, error, freedom, unseen, worth, of ``Difference``, unscaled, ``(n,)``."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
