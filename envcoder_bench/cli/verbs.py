@@ -209,7 +209,7 @@ def export(words: list[str]) -> int:
     from envcoder_bench.serve.documents import Written
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
-    files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets")}
+    files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets", "deploy")}
     put(lambda: Written(files={name: path for name, path in files.items() if path is not None}))
     outputs = "actions and commands of the drives" if done.command else "actions"
     print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
@@ -218,6 +218,8 @@ def export(words: list[str]) -> int:
         assets = None if done.assets is None else display_path(done.assets)
         also = f"; its meshes, textures and height fields are in {assets}" if assets else ""
         print(f"{display_path(done.model)}: the robot, for MuJoCo{also}")
+    if done.deploy is not None:
+        print(f"{display_path(done.deploy)}: the policy for Unitree's runtime, if its motors are in this order")
     return 0
 
 

@@ -234,6 +234,10 @@ class Task(ABC):
         """Return what the task's own terms observe for a group and a robot does not measure, in words."""
         return ()
 
+    def deployment(self, group: int) -> dict[str, Any]:
+        """Return what programs of robots need to run a group's policy, by names of mjlab's exporter; empty: unknown."""
+        return {}
+
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives.

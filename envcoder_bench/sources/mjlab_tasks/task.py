@@ -14,6 +14,7 @@ from mjlab.utils.buffers import CircularBuffer
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.sim.mjlab.robot import VARIED, MjlabRobot
+from envcoder_bench.sources.mjlab_tasks.deployment import deployment
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
 from envcoder_bench.sources.mjlab_tasks.keys import sources_of
@@ -56,6 +57,10 @@ class MjlabTask(TermTask):
         sections = [dialect.terms(cfg, "observations")[name] for name in self.world.obs_sets["actor"]]
         terms = [term for section in sections for term in dialect.group_terms(section).values() if term is not None]
         return {unmeasured_by(self.world, term) for term in terms} - {""}
+
+    def deployment(self, group: int) -> dict[str, Any]:
+        block = next(block for block in self.blocks if group in block.groups)
+        return deployment(self.world, block, group - block.groups.start)
 
     def sources(self) -> dict[str, Any]:
         return sources_of(self.world, self.world.commands.get_command, list(self.world.cfg.commands))
