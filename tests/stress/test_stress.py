@@ -10,6 +10,7 @@ from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS
 from scripted_policies import groups_of, stress_of
 
 from envcoder_bench import evaluate
+from envcoder_bench import stress_run as stress_in_python
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.core.errors import UserError
@@ -149,6 +150,17 @@ def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_fol
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "stress" and {each["candidate"] for each in document["ranking"]} == {"a", "b"}
     assert len(document["ranking"][0]["worst_decile"]) == 3 and document["settings"]["draws"] == 4
+
+
+def test_python_returns_a_table(run_folder):
+    stress = stress_in_python(run_folder, draws=4, episodes=1)
+    table = stress.ranking
+    assert list(table.candidate) == [each.candidate for each in stress.summaries] and len(table.worst_decile[0]) == 3
+    assert set(table.verdict) <= {
+        "passes in simulation",
+        "does not pass in simulation",
+        "ends early without disturbances",
+    }
 
 
 @pytest.mark.slow
