@@ -95,6 +95,11 @@ class Trainer(ABC):
         """
         return True
 
+    @classmethod
+    def remark(cls, params: Params) -> str:
+        """Return a line for the run's log on what limits the policies; empty if there is nothing to say."""
+        return ""
+
     @abstractmethod
     def set_alive(self, alive: Sequence[bool]) -> None:
         """Set which groups continue; the actions of the others are 0, and they are not trained."""

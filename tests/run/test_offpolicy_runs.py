@@ -55,6 +55,7 @@ def test_a_longer_run_goes_on_from_the_state_at_the_end(straight, files, tmp_pat
     output = run(tmp_path / "run", *WORDS, *files, "--learning_iterations", 6)
     assert main(["--extend", str(output), "--learning_iterations", "10"]) == 0
     assert_same_policies(output, straight, 4)
+    assert "actions are within ±1 (train.params.config.action_bound)" in (output / "run.log").read_text()
 
 
 def test_a_ring_that_does_not_hold_the_steps_of_a_sample_is_refused(files, tmp_path, capsys):

@@ -50,6 +50,7 @@ from envcoder_bench.run.workers.messages import (
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.spec import Can
+from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
 Best = tuple[str, float] | None  # a candidate and its fitness
@@ -116,7 +117,8 @@ class Executor(JobHandler):
         stopped_at = None
         # a run may go on when all groups are trained, for its pages alone
         if plan.waves:
-            for line in filter(None, (str(plan), *plan.wide, plan.seeds, plan.time)):
+            learner = trainer_class(self._cfg.params).remark(self._cfg.params)
+            for line in filter(None, (str(plan), *plan.wide, plan.seeds, plan.time, learner)):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)
             stopped_at = self._train([group for wave in plan.waves for group in wave])

@@ -103,6 +103,11 @@ class GroupedSAC(BlockTrainer):
     def depends_on_length(cls, params: Params) -> bool:
         return False
 
+    @classmethod
+    def remark(cls, params: Params) -> str:
+        bound = SACSettings.from_params(params, 1).action_bound
+        return f"actions are within ±{bound:g} (train.params.config.action_bound)"
+
     # the loop
 
     def set_alive(self, alive: Sequence[bool]) -> None:
