@@ -191,9 +191,8 @@ def test_failures_have_their_lines():
 
 def test_history_lines_have_parents_fitness_and_idea():
     known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8, parents=("r1_00", "human")))
-    assert (
-        history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human: cannot tell); Idea of r2_00."
-    )
+    line = "r2_00 from r1_00, human: 0.8 (+0.05 against human: cannot tell); Idea of r2_00."
+    assert history_line(known.attempts[1], known) == line
     failed = Attempt("r1_01", 1, "", status=records.NO_CODE, fault=Fault("the model declined"))
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
     plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})

@@ -57,8 +57,8 @@ _NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not 
 _OF_ROTATIONS = re.compile(r"quat|euler|heading|exp_map|matrix|slerp|angle_axis|compute_rot|tf_|world_space")
 _ORIGIN = re.compile(r"\n\nSource: .*?\"\"\"", re.DOTALL)  # where a baseline's formulas are from
 _DRAWS = """\
-- Random numbers by `torch_rand_float(lower, upper, (n, k), device)` or `torch.rand`, `randn`, `randint` and their like; not by
-  `random`, `numpy.random` or `torch.randperm`. Every call draws new numbers.
+- Random numbers by `torch_rand_float(lower, upper, (n, k), device)` or `torch.rand`, `randn`, `randint` and their like;
+  not by `random`, `numpy.random` or `torch.randperm`. Every call draws new numbers.
 """
 _DRAWING = (OBSERVATION, CRITIC_OBSERVATION, INITIAL_STATE, GOAL)  # functions that usually draw random numbers
 
