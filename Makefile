@@ -22,8 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation
 LOCKED = --no-deps --require-hashes -r
 
-# Pythons with which make release tries the wheels; with --portable before them, also as on another CPU model
-PYTHONS ?= --portable python3.11 python3.13
+# Pythons that follow the pages in make release; with portable: before one it computes as another processor does
+PYTHONS ?= python3.11 portable:python3.13
 
 .PHONY: demo demo-auto test test-fast test-mjlab test-isaaclab bench-check docs lint lock release install clean
 
