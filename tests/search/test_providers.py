@@ -186,7 +186,7 @@ def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, 
     monkeypatch.setattr(sdk, "MAX_BYTES", 1 << 20)
     server.script.append(packed("a short reply"))
     assert make(llm, server).complete(REQUEST)[0].text == "a short reply"
-    server.script.append(packed("x" * (100 << 20)))
+    server.script.append(packed("x" * (10 << 20)))
     (reply,), _ = ask(make(llm, server), tmp_path)
     assert reply.finish == ERROR and "is too large: more than 1 MiB" in reply.error
 
