@@ -18,7 +18,9 @@ import pytest
 import torch
 import warm_jail
 
+from envcoder_bench.cli import console
 from envcoder_bench.compile import building, kernels
+from envcoder_bench.core.shell import display_path
 from envcoder_bench.jail import client
 from envcoder_bench.report import figures
 
@@ -96,6 +98,10 @@ def pytest_collection():
 
 _COMPOSED = ("test_smoke.py", "test_end_to_end.py", "test_damaged_runs.py", "test_extend.py")
 _PICTURES = ("test_plots.py", "test_pictures.py", "test_search_report.py", "test_racing.py", "test_effects.py")
+_PAGES = (  # these look at the page with which the command ends a run
+    "test_smoke.py", "test_hostile_texts.py", "test_tutorial.py", "test_untrained.py", "test_wandb.py",
+    "test_outside_tasks.py", "test_stress.py", "test_replay.py", "test_benchmark.py",
+)  # fmt: skip
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -188,6 +194,21 @@ def pictures_are_one_pixel(request):
             if request.path.name not in _PICTURES:
                 patch.setattr("envcoder_bench.search.report.plot_search", _draw_a_pixel)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pages_are_empty(request):
+    """Write an empty page at the end of a run, except in the tests that look at it: it takes a third of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name not in _PAGES:
+            patch.setattr(console, "_write_page", _empty_page)
+        yield
+
+
+def _empty_page(result):
+    page = result.folder / "report.html"
+    page.touch()
+    print(display_path(page))
 
 
 def _draw_a_pixel(*args, **_):

@@ -3,16 +3,13 @@
 import contextlib
 import importlib
 import re
-import shutil
-import subprocess
-import sys
 
 import pytest
 from helpers import refused
 
 import envcoder_bench
 from envcoder_bench.__main__ import main
-from envcoder_bench.cli.verbs import SHELLS, VERBS
+from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.shell import invocation
 
 
@@ -60,51 +57,3 @@ def test_version_is_printed(command, capsys):
     with contextlib.suppress(SystemExit):  # as argparse ends --help
         assert run(words) == 0
     assert capsys.readouterr().out == f"EnvCoderBench {envcoder_bench.__version__}\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_is_a_script_of_the_shell(shell, capsys, tmp_path):
-    pytest.importorskip("shtab", reason="pip install 'envcoder-bench[dev]': no shtab")
-    assert main(["completion", shell]) == 0
-    script = tmp_path / "script"
-    script.write_text(capsys.readouterr().out)
-    program = shutil.which(shell)
-    if program is not None:
-        assert subprocess.run([program, "-n", str(script)], capture_output=True, check=True).stderr == b""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_bash_completes_verbs_flags_tasks_and_files(capsys, tmp_path):
-    pytest.importorskip("shtab", reason="pip install 'envcoder-bench[dev]': no shtab")
-    assert main(["completion", "bash"]) == 0
-    (tmp_path / "script").write_text(capsys.readouterr().out)
-    (tmp_path / "mine.py").touch(), (tmp_path / "runs").mkdir()
-    ask = """source ./script; while read -r -a COMP_WORDS; do
-        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
-        complete=$(complete -p ${COMP_WORDS[0]}); complete=${complete##*-F }
-        ${complete%% *} ${COMP_WORDS[0]} "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        echo ${COMPREPLY[*]}; done"""
-    lines = {
-        "eval-shapers --task Cartpole --candi": "--candidates --candidate_idx",
-        "eval-shapers --task CartpoleS": "CartpoleSwingup",
-        "eval-shapers --candidates mi": "mine.py",
-        "eval-shapers --resume ru": "runs",
-        "auto-shape --max_c": "--max_cost",
-        "eval-policies --terr": "--terrains",
-        "envcoder-bench comp": "compare completion",
-        "envcoder-bench report r": "runs",
-        "envcoder-bench play --po": "--policy_seed",
-    }
-    done = subprocess.run(
-        ["bash", "-c", ask], cwd=tmp_path, input="\n".join([*lines, ""]), capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines() == [*lines.values()] and done.stderr == ""
-
-
-def test_without_the_package_completion_says_how_to_get_it(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert refused(main, ["completion", "bash"], capsys).endswith(
-        "completion needs the package shtab: pip install shtab\n"
-    )

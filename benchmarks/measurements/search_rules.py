@@ -204,10 +204,13 @@ def recorded_searches(args: Namespace) -> Iterator[Record]:
     spec = make_spec(args)
     attempts = [Attempt(name, int(name[1]), text) for name, text in recorded(Path(args.recorded)).items()]
     about = {"kind": "recorded_searches", "task": args.task, "envs": args.envs, "iterations": args.iterations}
-    result, (names,) = _train(args, spec.config, about, [attempts], seed=0, seeds=args.seeds)
-    table: dict[tuple[str, int], float] = {
-        (row.candidate, row.seed): row.fitness for row in _of(result.rows, names) if row.measured
-    }
+    table: dict[tuple[str, int], float] = {}
+    seconds = 0.0
+    for first in range(0, args.seeds, args.batch):  # a run for each batch of seeds: what is complete is not run again
+        seeds = min(args.batch, args.seeds - first)
+        result, (names,) = _train(args, spec.config, about, [attempts], seed=first, seeds=seeds)
+        table |= {(row.candidate, row.seed): row.fitness for row in _of(result.rows, names) if row.measured}
+        seconds += result.summary["wall_time"]
     numbers = sorted({a.round for a in attempts})
     rounds = [[a.name for a in attempts if a.round == number] for number in numbers]
     everyone = [name for names in rounds for name in names]
@@ -227,7 +230,7 @@ def recorded_searches(args: Namespace) -> Iterator[Record]:
             **about, "rule": rule.name, "seeds": args.seeds, "runs": args.runs, "trainings": trainings,
             "regret": round(fmean(regrets), 4), "above_human": round(fmean(values), 4), "first_chosen": chosen[0],
             "means": {x: round(fmean([table[x, s] for s in range(args.seeds)]), 4) for x in [*everyone, HUMAN]},
-            "seconds": result.summary["wall_time"], **records.describe(spec.config.device),
+            "seconds": round(seconds, 1), **records.describe(spec.config.device),
         }  # fmt: skip
 
 

@@ -6,10 +6,9 @@ imported only where a verb needs it, so that --help is instant.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.cli.json_output import put, show
@@ -19,7 +18,8 @@ from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import folder_kind, has_package
 from envcoder_bench.core.shell import display_path
-from envcoder_bench.sources.registry import task_names
+
+COMMANDS = ("eval-shapers", "auto-shape", "eval-policies")  # the other ones
 
 
 class Verb(NamedTuple):
@@ -45,17 +45,6 @@ def _file(flag: str, value: str | None, suffix: str) -> Path | None:
     if not Path(value).absolute().parent.is_dir():
         raise UserError(f"{flag} {value}: the folder {Path(value).parent} does not exist")
     return Path(value)
-
-
-def _written(**values: Any) -> Callable[[], Any]:
-    """Return what makes the document of a verb that writes files."""
-
-    def document() -> Any:
-        from envcoder_bench.serve.documents import Written  # it imports torch, which --help does not need
-
-        return Written(**values)
-
-    return document
 
 
 # check-task
@@ -179,66 +168,6 @@ def _compare_pair(args: argparse.Namespace) -> int:
     return 0
 
 
-# completion
-
-
-COMMANDS = ("eval-shapers", "auto-shape", "eval-policies")
-SHELLS = ("bash", "zsh", "tcsh")
-_FILES, _FOLDERS = ("file", "path", "model"), ("dir", "run", "folder")
-_COMPLETION = """\
-Print a script that completes the commands' verbs, flags and files in a shell.
-
-examples:
-  # in bash, by a line of ~/.bashrc: eval "$(envcoder-bench completion bash)"
-  COMMAND bash
-  # in zsh, by a line of ~/.zshrc after compinit: eval "$(envcoder-bench completion zsh)"
-  COMMAND zsh
-
-exit codes: 0 done; 2 bad input, or a missing package.
-"""
-
-
-def completion_parser() -> PlainParser:
-    parser = _parser("completion", _COMPLETION)
-    parser.add_argument("shell", choices=SHELLS, help="the shell")
-    return parser
-
-
-def print_completion(words: list[str]) -> int:
-    shell = completion_parser().parse_args(words).shell
-    try:
-        shtab: Any = import_module("shtab")
-    except ImportError as error:
-        raise UserError("completion needs the package shtab: pip install shtab") from error
-    parsers = _parsers({**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_FOLDERS, shtab.DIRECTORY)})
-    text = "".join(f"{shtab.complete(parser, shell)}\n" for parser in parsers)
-    show(_written(text=text), lambda: text)
-    return 0
-
-
-def _parsers(kinds: Mapping[str, Any]) -> list[argparse.ArgumentParser]:
-    """Return a parser for each command; ``kinds`` is what completes a value, by the words for it in the help."""
-    parsers: list[argparse.ArgumentParser] = []
-    for name in COMMANDS:
-        parser = import_module(f"envcoder_bench.cli.{name.replace('-', '_')}").build_parser()
-        parser.prog = name
-        parsers.append(parser)
-    verbs = argparse.ArgumentParser("envcoder-bench")
-    subparsers = verbs.add_subparsers()
-    for name, verb in VERBS.items():
-        parents = [verb.build_parser()]
-        parsers.append(subparsers.add_parser(name, help=verb.meaning, parents=parents, add_help=False))
-    for parser in parsers:
-        for action in parser._actions:
-            if action.dest == "task" and action.option_strings:
-                action.choices = task_names()
-            words = str(action.metavar or "").lower().replace("=", "|").split("|")
-            kind = next((kinds[word] for word in kinds if word in words), None)
-            if kind is not None and not action.choices:
-                action.complete = kind  # pyright: ignore[reportAttributeAccessIssue]
-    return [*parsers[: len(COMMANDS)], verbs]
-
-
 # export
 
 
@@ -276,11 +205,12 @@ def export(words: list[str]) -> int:
     args = export_parser().parse_args(words)
     if args.format == "onnx" and not has_package("onnx"):
         raise UserError("--format onnx needs the package onnx: pip install 'envcoder-bench[export]'")
-    from envcoder_bench.export.write import export_policy  # it imports torch, which --help does not need
+    from envcoder_bench.export.write import export_policy  # these import torch, which --help does not need
+    from envcoder_bench.serve.documents import Written
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
     files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets")}
-    put(_written(files={name: path for name, path in files.items() if path is not None}))
+    put(lambda: Written(files={name: path for name, path in files.items() if path is not None}))
     outputs = "actions and commands of the drives" if done.command else "actions"
     print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
     print(f"{display_path(done.description)}: what goes in and out")
@@ -376,11 +306,12 @@ def mcp(words: list[str]) -> int:
     for word in args.overrides:
         parser.error(f"'{word}' is neither a flag nor key=value")
     from envcoder_bench.serve.campaign import State
+    from envcoder_bench.serve.documents import Written
     from envcoder_bench.serve.server import install_skill, serve
 
     if args.install_skill is not None:
         skill = install_skill(Path(args.install_skill))
-        show(_written(files={"skill": skill}), lambda: f"{display_path(skill)}\n")
+        show(lambda: Written(files={"skill": skill}), lambda: f"{display_path(skill)}\n")
         return 0
     if args.json:
         raise UserError("--json is for --install-skill: the server speaks its own protocol")
@@ -430,11 +361,12 @@ def new_task_parser() -> PlainParser:
 
 def new_task(words: list[str]) -> int:
     args = new_task_parser().parse_args(words)
-    from envcoder_bench.tools.new_task import new_task  # it imports torch, which --help does not need
+    from envcoder_bench.serve.documents import Written  # these import torch, which --help does not need
+    from envcoder_bench.tools.new_task import new_task
 
     output = None if args.output is None else Path(args.output)
     task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
-    put(_written(files={"task": task.folder}, notes=task.changes))
+    put(lambda: Written(files={"task": task.folder}, notes=task.changes))
     for change in task.changes:
         print(f"- {change}")
     driven = f"{len(task.driven)} driven joints and control steps of {task.step}"
@@ -454,7 +386,7 @@ examples:
   COMMAND runs/Anymal_20260101-120000
   # two candidates, with the episode of another seed
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --seed 7 --video compare.mp4
-  # in MuJoCo's viewer; without a display, in a browser
+  # in MuJoCo's viewer, which needs a display
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --view
   # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
   COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
@@ -483,12 +415,7 @@ def play_parser() -> PlainParser:
     parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
     parser.add_argument("--size", metavar="WxH", default="640x480", help="of each policy's picture (default: 640x480)")
-    parser.add_argument(
-        "--view",
-        action="store_true",
-        help="open MuJoCo's viewer instead of writing a video; without a display its web viewer, for browsers on this"
-        " machine (MuJoCo 4)",
-    )
+    parser.add_argument("--view", action="store_true", help="open MuJoCo's viewer instead of writing a video")
     parser.add_argument("--sim", choices=SIMULATORS, default="mujoco_cpu", help="simulator (default: mujoco_cpu)")
     parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="of mujoco_warp (default: auto)")
     return parser
@@ -596,12 +523,13 @@ def report_parser() -> PlainParser:
 
 def write_report(words: list[str]) -> int:
     args = report_parser().parse_args(words)
-    from envcoder_bench.video.page import write_page  # it imports torch, which --help does not need
+    from envcoder_bench.serve.documents import Written  # these import torch, which --help does not need
+    from envcoder_bench.video.page import write_page
 
     if args.video:
         print(f"--video executes the code of the candidates and of the task of {args.run}", file=sys.stderr)
     page = write_page(args.run, args.video, executes=bool(args.video))
-    show(_written(files={"page": page}), lambda: f"{display_path(page)}\n")
+    show(lambda: Written(files={"page": page}), lambda: f"{display_path(page)}\n")
     return 0
 
 
@@ -724,11 +652,6 @@ VERBS = {
     "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
     "compare": Verb(
         "compare two candidates of a run, or several runs of a task, paired by seed", compare_parser, compare_runs
-    ),
-    "completion": Verb(
-        "print a script that completes commands, flags and files in bash, zsh or tcsh",
-        completion_parser,
-        print_completion,
     ),
     "export": Verb(
         "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",

@@ -1,20 +1,104 @@
-"""The profile of training iterations as text for the terminal."""
+"""The measured parts of training iterations, as JSON and as text for the terminal."""
 
-from collections import Counter
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from envcoder_bench.core.profiling import EVALUATION, RESULTS
-from envcoder_bench.core.words import aligned, shorten, si, wrap
-from envcoder_bench.results.breakdown import LABELS, Breakdown
-from envcoder_bench.results.ranking import entrants
+from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
+from envcoder_bench.core.words import aligned, si, wrap
+from envcoder_bench.shaping.kinds import STAGES, in_words
 
 BAR = 10  # characters of a bar for 100 %
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-NAME_WIDTH = 32
-SLOWEST = 5  # candidates named
+# parts in the order of a control step
+LABELS = {
+    "physics": "physics",
+    **{stage: f"shaping: {in_words(stage)}" for stage, kind in STAGES.items() if kind.shaper},
+    "policy": "policy",
+    "update": "update",
+}
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The measurements of a profile.
+
+    Attributes:
+        groups, envs_per_group, horizon: size of a rollout.
+        first, last: the measured iterations.
+        seconds: total time by part; parts that are not in LABELS are shown by their own names.
+        host_seconds: on CUDA, the time of the Python thread by part; otherwise empty.
+        counts: number of entries by part.
+        warmed_up: whether the run's first iteration was left out.
+        trace: file of the trace; empty if there is none.
+        trace_note: the iterations in the trace, or why a trace is missing.
+    """
+
+    device: str
+    groups: int
+    envs_per_group: int
+    horizon: int
+    first: int
+    last: int
+    seconds: dict[str, float]
+    host_seconds: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    warmed_up: bool = True
+    trace: str = ""
+    trace_note: str = ""
+
+    @property
+    def iterations(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of training, in the order of a control step."""
+        others = [name for name in self.seconds if name not in LABELS and name not in (EVALUATION, RESULTS, REST)]
+        return [name for name in (*LABELS, *others, REST) if name in self.seconds]
+
+    @property
+    def training(self) -> float:
+        """Seconds of all parts of training."""
+        return sum(self.seconds[name] for name in self.parts)
+
+    @property
+    def physics_share(self) -> float:
+        """The speed of training as a fraction of the speed of its physics."""
+        return self.seconds.get("physics", 0.0) / self.training if self.training else 0.0
+
+    @property
+    def env_steps_per_second(self) -> float:
+        steps = self.groups * self.envs_per_group * self.horizon * self.iterations
+        return steps / self.training if self.training else 0.0
+
+
+def to_json(breakdown: Breakdown) -> str:
+    """Return the measurements with derived shares and milliseconds per iteration and control step as JSON."""
+    b = breakdown
+    parts = [
+        {
+            "part": name,
+            "ms_per_iteration": 1e3 * b.seconds[name] / b.iterations,
+            "ms_per_step": 1e3 * b.seconds[name] / b.iterations / b.horizon,
+            "percent": 100 * b.seconds[name] / b.training,
+        }
+        for name in b.parts
+    ]
+    derived: dict[str, Any] = {
+        "parts": parts,
+        "ms_per_iteration": 1e3 * b.training / b.iterations,
+        "physics_share": b.physics_share,
+        "env_steps_per_second": b.env_steps_per_second,
+    }
+    return json.dumps({**asdict(b), **derived}, indent=1)
+
+
+# as text
 
 
 def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
-    """Render a table of the parts, the time between iterations, and the slowest candidates.
+    """Render a table of the parts, and the time between iterations.
 
     Lines have at most ``width`` characters (at least 80), except that paths and names are never broken.
     """
@@ -32,7 +116,6 @@ def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
     if not b.warmed_up:
         notes.append("the first iteration is among these and warms up: from 8 iterations on it is left out")
     lines += ["", *(line for note in notes for line in _wrap(note, width))]
-    lines += ["", *_candidates(b, width)] if b.candidates or b.unmeasured else []
     note = f"{b.trace} ({b.trace_note}): open it in https://ui.perfetto.dev" if b.trace else f"no trace: {b.trace_note}"
     return "\n".join([*lines, "", *_wrap(note, width)]) + "\n"
 
@@ -76,28 +159,6 @@ def _between(b: Breakdown) -> str:
     evaluation = f"{count} evaluation{'s' if count > 1 else ''} of {each:.0f} ms" if count else "no evaluation"
     results = 1e3 * b.seconds.get(RESULTS, 0.0) / b.iterations
     return f"besides: {evaluation}, {results:.1f} ms per iteration for results and checkpoints"
-
-
-def _candidates(b: Breakdown, width: int) -> list[str]:
-    """Describe the slowest candidates."""
-    slowest = sorted(b.candidates, key=lambda c: c.sort_key, reverse=True)[:SLOWEST]
-    head = f"slowest {len(slowest)} of {entrants(c.name for c in b.candidates)}"
-    lines = _wrap(
-        f"{head}: microseconds of one eager call of each function, the slowest of them; how the run calls them", width
-    )
-    name_width = min(NAME_WIDTH, max((len(c.name) for c in slowest), default=0))
-    for c in slowest:
-        kind = max(c.microseconds, key=lambda k: c.microseconds[k])
-        total = sum(c.microseconds.values())
-        text = f"{shorten(c.name, name_width).ljust(name_width)}  {total:8.0f}  "
-        runs = ", ".join(f"{count} {way}" for way, count in Counter(c.runs.values()).items())
-        text += f"{kind.replace('_', ' ')} {c.microseconds[kind]:.0f}; {runs}" + (f": {c.why}" if c.why else "")
-        lines += _wrap(text, width, "  ")
-    if b.unmeasured:
-        names = ", ".join(shorten(name, NAME_WIDTH) for name in b.unmeasured[:SLOWEST])
-        more = f" and {len(b.unmeasured) - SLOWEST} more" if len(b.unmeasured) > SLOWEST else ""
-        lines += _wrap(f"not timed, because they failed: {names}{more}", width)
-    return lines
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

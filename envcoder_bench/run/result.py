@@ -13,9 +13,9 @@ import pandas as pd
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.core.shell import display_path, resume_call
+from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.terms.table import render_studies
-from envcoder_bench.results.breakdown import Breakdown
 from envcoder_bench.results.csv_log import KEYS
 from envcoder_bench.results.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.results.effects import Study

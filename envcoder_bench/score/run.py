@@ -52,7 +52,6 @@ from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Attempt
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.providers.choice import WITHOUT_MODEL, kind_of, make_provider
-from envcoder_bench.search.providers.sdk import login_of
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.tasks.base import BASELINES
@@ -79,7 +78,6 @@ class ScoreConfig:
         runs: searches of each task.
         held_out: the first of the held-out seeds.
         drawn: the seed of the unseen tasks.
-        base_url: without user name and password, which are not written.
         max_cost: US dollars for all requests together.
         overrides: ``key=value`` for all searches and runs; with any the protocol is changed.
     """
@@ -203,9 +201,6 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         held_out=FIRST_HELD_OUT + secrets.randbelow(10**9),
         drawn=drawn or secrets.randbelow(10**6) + 1,
     )
-    if login_of(config.base_url or ""):
-        where = "OPENAI_BASE_URL or ANTHROPIC_BASE_URL"
-        raise UserError(f"--base_url has a password, which would be in the score's files: give the URL in {where}")
     if config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
         make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])

@@ -3,7 +3,6 @@
 A resumed search may change its limits, also if they have ended it, and the model.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +27,8 @@ from envcoder_bench.search.folder import FITNESS, PROMPT, START, Round, SearchFo
 from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.base import Provider
-from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
-from envcoder_bench.search.providers.sdk import login_of, without_login
+from envcoder_bench.search.providers.choice import REPLAY, WITHOUT_MODEL, kind_of
+from envcoder_bench.search.providers.sdk import check_base_url
 from envcoder_bench.search.providers.transcript import ReplayProvider
 from envcoder_bench.search.report import SearchFacts
 from envcoder_bench.search.screen import View
@@ -67,6 +66,7 @@ def start(
     """
     # inputs
     view = view or View()
+    check_base_url(base_url or "")
     with user_input():
         if output_dir is not None:
             refuse_taken(output_dir)
@@ -114,7 +114,7 @@ def _new_folder(path: Path, spec: SearchSpec, run: RunSpec) -> SearchFolder:
         "llm": spec.llm,
         "task_description": spec.task_description,
         "task": spec.task.address,
-        **kept_address(spec.base_url),
+        "base_url": spec.base_url,
         "search": spec.settings.plain(),
         "overrides": list(spec.overrides),
     }
@@ -139,7 +139,6 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         with RunFolder(folder.path).locked():
             if model:
                 config = change_model(config, model)
-                whole_address(config, model.get("base_url"))  # raises before anything is written
             if raised:
                 config = raise_limits(folder, config, raised)
             else:
@@ -154,7 +153,7 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         task,
         config.llm,
         config.task_description,
-        config.base_url if not left else whole_address(config, model.get("base_url")),
+        config.base_url,
         SearchSettings.checked(config.search),
         [*config.overrides, *_fitness_override(folder)],
         load_templates(folder.path / PROMPT),
@@ -295,35 +294,9 @@ def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
                             " another model: start a new one")  # fmt: skip
     changes = {key: changed[key] for key in MODEL if key in changed and key in config.search}
     settings = SearchSettings.checked(merged(config.search, changes)).plain()
-    address = kept_address(changed["base_url"]) if "base_url" in changed else {}
-    return Settings({**config, "search": settings, "llm": llm, **address})
-
-
-def kept_address(base_url: str | None) -> dict[str, Any]:
-    """Return the entries of a search's config for a URL: without user name and password, and whether it had them."""
-    url = base_url or ""
-    return {"base_url": without_login(url) or None, "base_url_login": bool(login_of(url))}
-
-
-def whole_address(config: Settings, base_url: str | None) -> str | None:
-    """Return the URL of a resumed search with user name and password, which its config does not have.
-
-    Args:
-        base_url: the URL on the command line; None if there is none.
-
-    Raises:
-        UserError: if they are neither in ``base_url`` nor in the SDK's environment variable.
-    """
-    kept = config.base_url
-    if base_url is not None or not config.get("base_url_login", False):
-        return kept if base_url is None else base_url
-    variable = "ANTHROPIC_BASE_URL" if kind_of(config.llm) == ANTHROPIC else "OPENAI_BASE_URL"
-    url = os.environ.get(variable, "").strip()
-    if login_of(url) and without_login(url).rstrip("/") == kept.rstrip("/"):
-        return url
-    again = kept.replace("//", "//USER:PASSWORD@", 1)
-    raise UserError(f"the user name and password of --base_url {kept} are not kept: give --base_url {again} with"
-                    f" --resume, or set {variable} to it")  # fmt: skip
+    address = changed.get("base_url", config.base_url)
+    check_base_url(address or "")
+    return Settings({**config, "search": settings, "llm": llm, "base_url": address})
 
 
 def _continue(folder: SearchFolder, ended: Round) -> None:

@@ -48,9 +48,7 @@ class SearchSettings(Keys):
         None, "tokens of all requests and replies together; then the search ends with what it has"
     )
     max_cost: Above0 | None = key(None, "US dollars for all requests together; then the search ends with what it has")
-    reply_timeout: Above0 = key(
-        600, "seconds until a request without a complete reply is given up and sent again, three times in all"
-    )
+    reply_timeout: Above0 = key(600, "seconds without a reply after which a request is given up and sent again")
     concurrency: Count = key(8, "requests at once")
     replies_per_request: Count = key(
         16, "most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"

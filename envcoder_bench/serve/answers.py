@@ -99,7 +99,7 @@ def ranked_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
     if job.kind == "final":
         pair = compared(campaign, job, job.champion, HUMAN, models)
         answer["final"] = f"best of {campaign.attempts}: {job.champion} is {_words(pair)} human, on seeds of its own"
-    return {**answer, "candidates": candidates, "baselines": others, **spent(campaign, job)}
+    return {**answer, "candidates": candidates, "baselines": others, **campaign.spent, "more": str(campaign.run(job))}
 
 
 def _words(pair: Pair) -> str:
@@ -110,14 +110,6 @@ def champion(campaign: Campaign, job: Job) -> dict[str, Any]:
     """Return the champion for an answer, and whether it was the champion before the job."""
     name = campaign.state.champion if campaign.state.champion_job == job.name else job.champion
     return {"name": name, "kept": name == job.champion}
-
-
-def spent(campaign: Campaign, job: Job | None = None) -> dict[str, Any]:
-    """Return budget and ledger for an answer, and where the files of a job are."""
-    left = max(0.0, campaign.state.budget - campaign.used)
-    values: dict[str, Any] = {"budget": {"used_s": round(campaign.used), "left_s": round(left)}}
-    values["ledger"] = campaign.ledger
-    return values if job is None else {**values, "more": str(campaign.run(job))}
 
 
 def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
@@ -177,7 +169,14 @@ def effects_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
     fitness = {study.original: study.fitness for study in studies}
     seeds = next((study.seeds_needed for study in studies if study.seeds_needed), None)
     note = {"seeds_for_effects_that_matter": seeds} if seeds else {}
-    return {"job": job.name, "fitness": fitness, "effects": effects, **note, **spent(campaign, job)}
+    return {
+        "job": job.name,
+        "fitness": fitness,
+        "effects": effects,
+        **note,
+        **campaign.spent,
+        "more": str(campaign.run(job)),
+    }
 
 
 def explained(campaign: Campaign, job: Job, name: str, other: str) -> dict[str, Any]:

@@ -169,6 +169,12 @@ class Campaign:
         """What was tried so far, in words."""
         return f"{self.attempts} attempts, {sum(job.policies for job in self.state.jobs)} policies"
 
+    @property
+    def spent(self) -> dict[str, Any]:
+        """Budget and ledger for an answer."""
+        budget = {"used_s": round(self.used), "left_s": round(max(0.0, self.state.budget - self.used))}
+        return {"budget": budget, "ledger": self.ledger}
+
     def add(self, kind: Kind, candidates: Sequence[str], seeds: int, iterations: int, **more: Any) -> Job:
         """Add a job to the queue, with seeds that no other job has.
 

@@ -363,18 +363,16 @@ class Episodes(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Written(Document):
-    """``envcoder-bench export``, ``new-task``, ``report`` and ``completion``: what was written.
+    """``envcoder-bench export``, ``new-task`` and ``report``: what was written.
 
     Attributes:
         files: by what they are: policy, description, model, assets, task, page.
         notes: what to know of them.
-        text: of ``completion``, the script.
     """
 
     kind: Literal["written"] = "written"
     files: Mapping[str, Path] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,14 @@
 """``envcoder-bench mcp``: the tools over the Model Context Protocol, by stdio or HTTP on the loopback."""
 
 import contextlib
+import functools
 import logging
 import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
@@ -29,9 +28,6 @@ INSTRUCTIONS = (
     " not a gain. final says what the champion is worth on seeds of its own."
 )
 log = logging.getLogger(__name__)
-
-Files = Annotated[list[str], Field(description="paths of .py files below the folder of the server")]
-Sources = Annotated[dict[str, str], Field(description="or texts of candidates by name")]
 
 
 def make_server(tools: Tools, **options: Any) -> "MCPServer":
@@ -56,75 +52,17 @@ def make_server(tools: Tools, **options: Any) -> "MCPServer":
             text = short_json({"error": data})
             return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
-    def tool(function: Callable[..., Any]) -> None:
-        server.add_tool(function, structured_output=False)
+    def tool(method: Callable[..., Mapping[str, Any]]) -> None:
+        @functools.wraps(method)  # with its arguments, which the client reads
+        def call(*args: Any, **values: Any) -> "CallToolResult":
+            return answer(lambda: method(*args, **values))
 
-    def tasks() -> CallToolResult:
-        """List the tasks, and the one of this campaign."""
-        return answer(tools.tasks)
+        server.add_tool(call, structured_output=False)
 
-    def describe(task: str = "") -> CallToolResult:
-        """Describe a task: fitness, functions to write, keys of the state; `more` is a file with all of it."""
-        return answer(lambda: tools.describe(task))
-
-    def check(files: Files = [], sources: Sources = {}, task: str = "") -> CallToolResult:  # noqa: B006
-        """Check candidates without training, in seconds: errors with line and advice, widths, notes."""
-        return answer(lambda: tools.check(files, sources, task))
-
-    def plan(
-        candidates: int = 1, seeds: int = 3, iterations: int = 0, minutes: float = 0, task: str = ""
-    ) -> CallToolResult:
-        """Say what a ranking would cost, and the least difference that it would tell."""
-        return answer(lambda: tools.plan(candidates, seeds, iterations, minutes, task))
-
-    def rank(
-        files: Files = [],  # noqa: B006
-        sources: Sources = {},  # noqa: B006
-        seeds: int = 3,
-        iterations: int = 0,
-        minutes: float = 0,
-        question: str = "",
-        task: str = "",
-    ) -> CallToolResult:
-        """Train candidates with champion and baselines on new seeds. Returns a job at once; then ask status."""
-        return answer(lambda: tools.rank(files, sources, seeds, iterations, minutes, question, task))
-
-    def status(job: str = "", wait: float = 0) -> CallToolResult:
-        """Say how far a job is, or the last jobs; wait up to 50 seconds for its end."""
-        return answer(lambda: tools.status(job, wait))
-
-    def result(job: str) -> CallToolResult:
-        """Return the verdicts of a job that is done."""
-        return answer(lambda: tools.result(job))
-
-    def explain(job: str, candidate: str, versus: str = "human") -> CallToolResult:
-        """Say where in the episode and the training two candidates differ, and what their rewards consist of."""
-        return answer(lambda: tools.explain(job, candidate, versus))
-
-    def terms(files: Files = [], sources: Sources = {}, seeds: int = 3, iterations: int = 0) -> CallToolResult:  # noqa: B006
-        """Train one candidate with each reward term left out, halved and doubled. Returns a job."""
-        return answer(lambda: tools.terms(files, sources, seeds, iterations))
-
-    def sweep(
-        numbers: Annotated[dict[str, list[float]], Field(description="values by name of a term or number")],
-        files: Files = [],  # noqa: B006
-        sources: Sources = {},  # noqa: B006
-        seeds: int = 3,
-        iterations: int = 0,
-    ) -> CallToolResult:
-        """Train one candidate with other factors of its terms, or other numbers. Returns a job."""
-        return answer(lambda: tools.sweep(files, sources, numbers, seeds, iterations))
-
-    def policy(job: str, candidate: str) -> CallToolResult:
-        """Return the files of a trained policy: ONNX, description, model, videos."""
-        return answer(lambda: tools.policy(job, candidate))
-
-    def final(seeds: int = 10) -> CallToolResult:
-        """Train champion and human as in its ranking, on seeds of their own; one time for each N attempts."""
-        return answer(lambda: tools.final(seeds))
-
-    for each in (tasks, describe, check, plan, rank, status, result, explain, terms, sweep, policy, final):
-        tool(each)
+    for method in (tools.tasks, tools.describe, tools.check, tools.plan, tools.rank, tools.status, tools.result):
+        tool(method)
+    for method in (tools.explain, tools.terms, tools.sweep, tools.policy, tools.final):
+        tool(method)
     return server
 
 

@@ -1,14 +1,20 @@
-"""The tools of an agent: what each does with the campaign, as data. The server makes short JSON of it."""
+# ruff: noqa: B006
+"""The tools of an agent: what each does with the campaign, as data. The server makes short JSON of it.
+
+Names, arguments and docstrings of the public methods of Tools are what an agent reads.
+"""
 
 import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import write_atomic
@@ -20,6 +26,9 @@ from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.sources.registry import is_installed, task_names
 from envcoder_bench.tasks.base import HUMAN
 
+Answer = dict[str, Any]
+Files = Annotated[list[str], Field(description="paths of .py files below the folder of the server")]
+Sources = Annotated[dict[str, str], Field(description="or texts of candidates by name")]
 # torch is imported when a tool needs it, so that the server answers its client at once
 _NUMBERS = 12  # of a sweep
 SEEDS_SHOWN = (3, 5, 10, 20, 50)  # for which ``plan`` says what they tell
@@ -41,12 +50,14 @@ class Tools:
 
     # what there is
 
-    def tasks(self) -> dict[str, Any]:
-        return {"tasks": task_names(), "task": self.campaign.state.task, **self._spent()}
+    def tasks(self) -> Answer:
+        """List the tasks, and the one of this campaign."""
+        return {"tasks": task_names(), "task": self.campaign.state.task, **self.campaign.spent}
 
-    def describe(self, task: str) -> dict[str, Any]:
+    def describe(self, task: str = "") -> Answer:
+        """Describe a task: fitness, functions to write, keys of the state; `more` is a file with all of it."""
         name = self._task(task, chooses=False)
-        with self._working():
+        with self._alone:
             from envcoder_bench.tools.describe import render_task, task_facts
 
             with user_input():
@@ -75,9 +86,10 @@ class Tools:
         with user_input():
             return system_prompt(load_templates(), spec, DESCRIPTION, fitness_meaning(spec), None, show_baseline=False)
 
-    def check(self, files: Sequence[str], sources: Mapping[str, str], task: str = "") -> dict[str, Any]:
+    def check(self, files: Files = [], sources: Sources = {}, task: str = "") -> Answer:
+        """Check candidates without training, in seconds: errors with line and advice, widths, notes."""
         texts, name = read_files(self._root, files, sources), self._task(task)
-        with self._working():
+        with self._alone:
             from envcoder_bench.tools.check import FAILED, check_candidates
 
             faults = copies(self.campaign, texts, self._baselines(name))
@@ -101,31 +113,33 @@ class Tools:
         return {"ok": all(answer["ok"] for answer in answers), "files": answers}
 
     def plan(
-        self, count: int, seeds: int = 3, iterations: int = 0, minutes: float = 0.0, task: str = ""
-    ) -> dict[str, Any]:
+        self, candidates: int = 1, seeds: int = 3, iterations: int = 0, minutes: float = 0, task: str = ""
+    ) -> Answer:
+        """Say what a ranking would cost, and the least difference that it would tell."""
         name = self._task(task)
-        with self._working():
+        with self._alone:
             from envcoder_bench.serve.answers import detectable_by
 
-            size = self._size(name, self._policies(count, seeds), iterations, minutes)
+            size = self._size(name, self._policies(candidates, seeds), iterations, minutes)
             least = detectable_by(self.campaign, sorted({seeds, *SEEDS_SHOWN}))
         unknown = "not known before the first ranking, which says how much seeds differ"
-        return {**size, "detects_by_seeds": least or unknown, **self._spent()}
+        return {**size, "detects_by_seeds": least or unknown, **self.campaign.spent}
 
     # jobs
 
     def rank(
         self,
-        files: Sequence[str],
-        sources: Mapping[str, str],
+        files: Files = [],
+        sources: Sources = {},
         seeds: int = 3,
         iterations: int = 0,
-        minutes: float = 0.0,
+        minutes: float = 0,
         question: str = "",
         task: str = "",
-    ) -> dict[str, Any]:
+    ) -> Answer:
+        """Train candidates with champion and baselines on new seeds. Returns a job at once; then ask status."""
         texts, name = read_files(self._root, files, sources), self._task(task)
-        with self._working():
+        with self._alone:
             faults = copies(self.campaign, texts, self._baselines(name))
             if faults:
                 key, fault = next(iter(faults.items()))
@@ -138,17 +152,19 @@ class Tools:
                 raise UserError(f"it would take {least:.0f} s, and {left:.0f} s of the budget are left", advice=advice)
         return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
 
-    def terms(self, files: Sequence[str], sources: Mapping[str, str], seeds: int, iterations: int) -> dict[str, Any]:
+    def terms(self, files: Files = [], sources: Sources = {}, seeds: int = 3, iterations: int = 0) -> Answer:
+        """Train one candidate with each reward term left out, halved and doubled. Returns a job."""
         return self._variants("terms", files, sources, seeds, iterations, [])
 
     def sweep(
         self,
-        files: Sequence[str],
-        sources: Mapping[str, str],
-        numbers: Mapping[str, Sequence[float]],
-        seeds: int,
-        iterations: int,
-    ) -> dict[str, Any]:
+        numbers: Annotated[dict[str, list[float]], Field(description="values by name of a term or number")],
+        files: Files = [],
+        sources: Sources = {},
+        seeds: int = 3,
+        iterations: int = 0,
+    ) -> Answer:
+        """Train one candidate with other factors of its terms, or other numbers. Returns a job."""
         if not numbers:
             raise UserError("no numbers", advice='give values by name, {"tilt": [0, 1, 4]}')
         for name, values in numbers.items():
@@ -161,41 +177,37 @@ class Tools:
         return self._variants("sweep", files, sources, seeds, iterations, lines)
 
     def _variants(
-        self,
-        kind: Any,
-        files: Sequence[str],
-        sources: Mapping[str, str],
-        seeds: int,
-        iterations: int,
-        sweep: list[str],
-    ) -> dict[str, Any]:
+        self, kind: Any, files: Files, sources: Sources, seeds: int, iterations: int, sweep: list[str]
+    ) -> Answer:
         texts, name = read_files(self._root, files, sources), self._task("")
         if len(texts) != 1:
             raise UserError(f"{kind} takes one candidate, got {len(texts)}")
-        with self._working():
+        with self._alone:
             faults = {key: x for key, x in copies(self.campaign, texts, {}).items() if x.twin == key}
             if faults:
                 raise UserError(f"{next(iter(faults))}: another candidate has this name", advice="rename it")
             size = self._size(name, self._policies(1, seeds), iterations)
         return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
 
-    def final(self, seeds: int = 10) -> dict[str, Any]:
+    def final(self, seeds: int = 10) -> Answer:
+        """Train champion and human as in its ranking, on seeds of their own; one time for each N attempts."""
         self._started()
         state = self.campaign.state
         iterations = self.campaign.job(state.champion_job).iterations if state.champion_job else 0
-        with self._working():
+        with self._alone:
             size = self._size(state.task, 3 * seeds, iterations)
         return self._add("final", {}, seeds, size["iterations"])
 
-    def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> dict[str, Any]:
+    def _add(self, kind: Any, texts: Mapping[str, str], seeds: int, iterations: int, **more: Any) -> Answer:
         """Queue a job, and keep its candidates; it cannot begin in between."""
         with self.campaign.change():
             job = self.campaign.add(kind, [*texts], seeds, iterations, **more)
             keep(self.campaign, texts)
         self.runner.wake()
-        return {"job": job.name, "iterations": iterations, **self._spent()}
+        return {"job": job.name, "iterations": iterations, **self.campaign.spent}
 
-    def status(self, job: str = "", wait: float = 0.0) -> dict[str, Any]:
+    def status(self, job: str = "", wait: float = 0) -> Answer:
+        """Say how far a job is, or the last jobs; wait up to 50 seconds for its end."""
         chosen = [self.campaign.job(job)] if job else self.campaign.state.jobs[-8:]
         until = time.monotonic() + min(max(wait, 0.0), MOST_WAIT)
         while time.monotonic() < until and any(each.status in (QUEUED, RUNNING) for each in chosen):
@@ -203,10 +215,10 @@ class Tools:
         return {
             "jobs": [self._status(each) for each in chosen],
             "champion": self.campaign.state.champion,
-            **self._spent(),
+            **self.campaign.spent,
         }
 
-    def _status(self, job: Job) -> dict[str, Any]:
+    def _status(self, job: Job) -> Answer:
         facts = {"job": job.name, "kind": job.kind, "status": job.status, "seconds": round(job.seconds)}
         if job.status == RUNNING:
             event = progress(self.campaign, job)
@@ -215,21 +227,24 @@ class Tools:
             facts["before_it"] = sum(each.status in (QUEUED, RUNNING) for each in self.campaign.state.jobs) - 1
         return {**facts, **({"error": job.error} if job.error else {})}
 
-    def result(self, job: str) -> dict[str, Any]:
+    def result(self, job: str) -> Answer:
+        """Return the verdicts of a job that is done."""
         done = self._done(job)
-        return json.loads((self.campaign.home(done) / "result.json").read_bytes()) | self._spent()
+        return json.loads((self.campaign.home(done) / "result.json").read_bytes()) | self.campaign.spent
 
-    def explain(self, job: str, candidate: str, versus: str = HUMAN) -> dict[str, Any]:
+    def explain(self, job: str, candidate: str, versus: str = "human") -> Answer:
+        """Say where in the episode and the training two candidates differ, and what their rewards consist of."""
         done = self._done(job)
-        with self._working():
+        with self._alone:
             from envcoder_bench.serve.answers import explained
 
             return explained(self.campaign, done, candidate, versus)
 
-    def policy(self, job: str, candidate: str) -> dict[str, Any]:
+    def policy(self, job: str, candidate: str) -> Answer:
+        """Return the files of a trained policy: ONNX, description, model, videos."""
         done = self._done(job)
         run = self.campaign.run(done)
-        with self._working():
+        with self._alone:
             from envcoder_bench.run.folder.policies import open_run
 
             open_run(run).source(candidate)  # raises UserError for a name that the run does not have
@@ -244,12 +259,6 @@ class Tools:
         return {"candidate": candidate, "files": document["files"], "videos": videos}
 
     # what they share
-
-    @contextmanager
-    def _working(self):
-        """Let one call at a time simulate or read runs."""
-        with self._alone:
-            yield
 
     def _finish(self, job: Job) -> None:
         """Judge a job whose run is complete: keep or replace the champion, and write the answer."""
@@ -310,7 +319,7 @@ class Tools:
             raise UserError("candidates and seeds must be positive")
         return (count + (self.campaign.state.champion != HUMAN) + 2) * seeds
 
-    def _size(self, task: str, policies: int, iterations: int = 0, minutes: float = 0.0) -> dict[str, Any]:
+    def _size(self, task: str, policies: int, iterations: int = 0, minutes: float = 0.0) -> Answer:
         """Return policies, iterations, env-steps and seconds of a job. Raises UserError if they make no sense."""
         from envcoder_bench.run.config import compose_config
 
@@ -345,11 +354,6 @@ class Tools:
         played = policies * evaluation_steps(cfg, physics, cfg.evaluation.final_episodes) if physics else 0.0
         expected = training_seconds(cfg, training_steps(cfg, policies), played, physics)
         return None if expected is None else [*expected]
-
-    def _spent(self) -> dict[str, Any]:
-        left = max(0.0, self.campaign.state.budget - self.campaign.used)
-        budget = {"used_s": round(self.campaign.used), "left_s": round(left)}
-        return {"budget": budget, "ledger": self.campaign.ledger}
 
 
 def _without_nan(value: Any) -> Any:

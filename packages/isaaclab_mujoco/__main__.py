@@ -9,9 +9,8 @@ from pathlib import Path
 
 from isaaclab_mujoco import checkout, fakes, install
 from isaaclab_mujoco.assets import find
-from isaaclab_mujoco.errors import UserError
+from isaaclab_mujoco.errors import UserError, line_of
 from isaaclab_mujoco.stage import app
-from mujoco_batches.assets.urdf import AssetError
 
 OURS = "isaaclab_mujoco: "
 
@@ -48,11 +47,11 @@ def main() -> int:
         sys.argv = [str(args.script), *args.arguments]
         runpy.run_path(str(args.script), run_name="__main__")
     except Exception as error:
-        line = _line(error)
+        sys.unraisablehook = lambda _: None  # environments of Isaac Lab that were not finished complain in __del__
+        line = line_of(error)
         if line is None:  # the script's own error
             raise
         print(f"{OURS}{line}", file=sys.stderr)
-        sys.unraisablehook = lambda _: None  # environments of Isaac Lab that were not finished complain in __del__
         return 2
     finally:
         if args.asked:
@@ -80,26 +79,11 @@ def _prepare(args: argparse.Namespace) -> None:
         app.updates_left[:] = [args.updates]
     script = args.script.resolve()
     sys.path[0] = str(script.parent)  # Python does the same for any script
-    project = next((folder for folder in script.parents if (folder / "source").is_dir()), script.parent)
+    project = checkout.project_of(script)
     find.roots.append(project)
-    # packages of a project of Isaac Lab are in source/, installed or not
-    sources = sorted((project / "source").glob("*/*/__init__.py")) if (project / "source").is_dir() else []
-    sys.path += [str(file.parents[1]) for file in sources]
+    sys.path[1:1] = checkout.project_packages(project)
     install()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
-
-
-def _line(error: BaseException | None) -> str | None:
-    """Return a line about the user's error, or one that it caused; None for others."""
-    while error is not None:
-        if isinstance(error, (UserError, AssetError)):
-            return str(error)
-        if isinstance(error, ModuleNotFoundError):
-            return f"the module {error.name} is missing: install it, or the package that has it"
-        if isinstance(error, ImportError) and str(error.name).startswith("isaaclab"):
-            return f"{error}: the script is for another version of Isaac Lab; set {checkout.VARIABLE} to it"
-        error = error.__cause__ or error.__context__
-    return None
 
 
 if __name__ == "__main__":

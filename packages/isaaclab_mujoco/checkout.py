@@ -1,4 +1,4 @@
-"""Find Isaac Lab: a checkout, or an installed package; and its version."""
+"""Find Isaac Lab, a checkout or an installed package, and its version; and the packages of a project for it."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from isaaclab_mujoco.errors import UserError
 VARIABLE = "ISAACLAB_PATH"
 PACKAGES = ("isaaclab", "isaaclab_tasks", "isaaclab_assets", "isaaclab_rl", "isaaclab_mimic")
 _NEEDED = f"set {VARIABLE} to a checkout of isaac-sim/IsaacLab, release/2.3.0"
+_SOURCES, _BUILDS = ("source", "exts"), ("setup.py", "pyproject.toml")  # folders with packages, and what builds them
 _THREE = ("isaaclab_newton", "isaaclab_physx")  # packages that came with 3.0
 
 
@@ -52,3 +53,21 @@ def put_on_path(source: Path) -> None:
     """Make the packages of Isaac Lab importable, before anything else of their names."""
     folders = [str(source / name) for name in PACKAGES if (source / name / name).is_dir()]
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+
+
+def project_of(script: Path) -> Path:
+    """Return the folder of the project that a script is in: the nearest with one of a project's parts."""
+    parts = (*_SOURCES, *_BUILDS, ".git")
+    return next((x for x in script.parents if any((x / part).exists() for part in parts)), script.parent)
+
+
+def project_packages(project: Path) -> list[str]:
+    """Return the folders of a project that its installation would put on the path, installed or not."""
+    inside = [folder for name in _SOURCES for folder in sorted((project / name).glob("*/"))]
+    holders = [*inside, *sorted(project.glob("*/")), project]
+    built = [x for x in holders if any((x / name).is_file() for name in _BUILDS) or (x in inside and _has_package(x))]
+    return list(dict.fromkeys(str(x / "src" if (x / "src").is_dir() else x) for x in built))
+
+
+def _has_package(folder: Path) -> bool:
+    return next(folder.glob("*/__init__.py"), None) is not None

@@ -11,3 +11,25 @@ class NotSupported(UserError, NotImplementedError):
 
 class AssetNotFound(UserError, FileNotFoundError):
     """No URDF or MJCF is known for a robot; the message has the names that were tried."""
+
+
+def line_of(error: BaseException | None) -> str | None:
+    """Return a line about the user's error, or about one that it caused; None for others."""
+    from isaaclab_mujoco.assets import find
+    from mujoco_batches.assets.urdf import AssetError
+
+    while error is not None:
+        if isinstance(error, (UserError, AssetError)):
+            return str(error)
+        if isinstance(error, ModuleNotFoundError):
+            return f"the module {error.name} is missing: install it, or the package that has it"
+        if isinstance(error, ImportError) and str(error.name).startswith("isaaclab"):
+            return f"{error}: it is for another version of Isaac Lab; set ISAACLAB_PATH to it"
+        if isinstance(error, ValueError) and _UNLIKE in str(error) and find.answers:
+            files = ", ".join(f"{name} is {file}" for name, file in find.answers.items())
+            return f"{' '.join(str(error).split())}; {files}: give a file with these names, --asset NAME=FILE"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+_UNLIKE = "Not all regular expressions are matched"  # Isaac Lab's words for joints and bodies that a robot has not

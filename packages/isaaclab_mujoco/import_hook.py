@@ -15,7 +15,8 @@ OMNIVERSE = ("omni", "carb", "pxr", "isaacsim", "usdrt")
 OPTIONAL = ("hid", "flatdict", "torchvision", "pyglet", "h5py", "einops", "transformers", "starlette", "imageio")
 # packages of Isaac Lab that are not needed
 UNUSED = ("isaaclab.ui", "isaaclab.sim.views", "isaaclab_contrib")
-OLD_NAMES = {  # Isaac Lab 1.x's
+OLD_NAMES = {  # Isaac Lab 1.x's; the first that fits counts
+    "omni.isaac.lab_tasks.utils.wrappers": "isaaclab_rl",
     "omni.isaac.lab_tasks": "isaaclab_tasks",
     "omni.isaac.lab_assets": "isaaclab_assets",
     "omni.isaac.lab": "isaaclab",

@@ -35,7 +35,8 @@ class FakeLLM:
         self.lock = threading.Lock()
         self.http = None
         self._sleep = time.sleep
-        self._patches = [patch.object(sdk, "new_transport", self._transport), patch("time.sleep", self._wait)]
+        self._patches = [patch.object(sdk, "http_client", self._client), patch("time.sleep", self._wait)]
+        self._make_client = sdk.http_client
 
     def __enter__(self):
         for each in self._patches:
@@ -47,9 +48,11 @@ class FakeLLM:
         for each in self._patches:
             each.stop()
 
-    def _transport(self, http, proxy=""):
-        self.http = http
-        return http.MockTransport(self._handle)
+    def _client(self, *arguments):
+        client = self._make_client(*arguments)
+        self.http = sys.modules[type(client).__mro__[1].__module__.split(".")[0]]
+        client._transport, client._mounts = self.http.MockTransport(self._handle), {}
+        return client
 
     def _wait(self, seconds):
         if sys._getframe(1).f_globals["__name__"].endswith("._base_client"):  # of an SDK

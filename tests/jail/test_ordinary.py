@@ -31,8 +31,8 @@ REFUSED = {
     "global_memory": "read actions and progress_buf of the state",
     "mutable_default_buffer": "read actions and progress_buf of the state",
     "lru_cached_constants": "compute constants at the top of the file",
-    "nan_guard": "NaN stops a candidate without an assert or if",
-    "early_asserts": "NaN stops a candidate without an assert or if",
+    "nan_guard": "NaN stops a candidate without an assert",
+    "early_asserts": "NaN stops a candidate without an assert",
     "item_logging": "reduce with dim=-1",
     "mask_assignment": r"torch\.where keeps one row for every environment",
 }

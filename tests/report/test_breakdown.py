@@ -6,8 +6,7 @@ import re
 import pytest
 
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
-from envcoder_bench.report.breakdown import BAR, bar, render_breakdown
-from envcoder_bench.results.breakdown import LABELS, Breakdown, CandidateCost, to_json
+from envcoder_bench.report.breakdown import BAR, LABELS, Breakdown, bar, render_breakdown, to_json
 
 # two iterations of horizon 4: 20 s in all, of which 8 s are training
 SECONDS = {"physics": 4.0, "reward": 0.5, "policy": 1.0, "update": 2.0, REST: 0.5, EVALUATION: 10.0, RESULTS: 2.0}
@@ -45,27 +44,10 @@ def test_cuda_device_has_a_column_for_the_host():
     assert shown["training"] == [4000.0, 1000.0, 1550.0, 100.0]
 
 
-def candidates():
-    compiled = [CandidateCost(f"compiled_{i}", {"reward": 900.0 + i}, {"reward": "compiled"}) for i in range(6)]
-    runs = {"reward": "compiled", "goal": "Python"}
-    called = CandidateCost("called", {"reward": 5.0, "goal": 300.0}, runs, "a.py:7: in compute_goal: no")
-    return [*compiled, called, CandidateCost("called_little", {"goal": 9.0}, {"goal": "Python"})]
-
-
-def test_slowest_candidates_are_ordered():
-    text = render_breakdown(breakdown(candidates=candidates(), unmeasured=["broken"]))
-    names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
-    assert names[-5:] == ["called", "called_little", "compiled_5", "compiled_4", "compiled_3"]
-    assert "305  goal 300; 1 compiled, 1 Python: a.py:7: in compute_goal: no" in text
-    assert "slowest 5 of 8 candidates" in text
-    assert "not timed, because they failed: broken" in text
-
-
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_lines_fit_the_width(width):
     everything = {name: 1.0 for name in (*LABELS, REST, EVALUATION, RESULTS)}
-    long = [CandidateCost("x" * 70 + str(i), {"reward": 1e6}, {"reward": "Python"}) for i in range(300)]
-    text = render_breakdown(breakdown(seconds=everything, host_seconds=everything, candidates=long), width)
+    text = render_breakdown(breakdown(seconds=everything, host_seconds=everything), width)
     assert max(map(len, text.splitlines())) <= width
     assert len(text.splitlines()) <= 40
 
@@ -78,13 +60,12 @@ def test_bar_length_is_proportional():
 
 
 def test_json_has_measured_and_derived_numbers():
-    read = json.loads(to_json(breakdown(candidates=candidates())))
+    read = json.loads(to_json(breakdown()))
     parts = {part["part"]: part for part in read["parts"]}
     assert list(parts) == ["physics", "reward", "policy", "update", REST]
     assert sum(part["percent"] for part in parts.values()) == pytest.approx(100)
     assert parts["physics"]["ms_per_step"] == 500.0
     assert read["seconds"] == SECONDS
-    assert read["candidates"][6]["microseconds"] == {"reward": 5.0, "goal": 300.0}
 
 
 def test_notes_are_of_the_time_between_iterations_the_warm_up_and_the_trace():

@@ -321,19 +321,15 @@ def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path
     assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
 
 
-def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, monkeypatch, server, trusted):
+def test_refused_setting_is_given_again_on_resume(tmp_path, capsys, server, trusted):
     server.script.extend([status(400, "'temperature' must be at most 2"), answer(cosine(0.1))])
-    url = f"{server.root}/v1".replace("//", "//me:secret-word@")
     words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
-    folder = run(tmp_path / "search", *words, "--llm", "openai:m", "--base_url", url, expect=2)
+    folder = run(tmp_path / "search", *words, *served(server), expect=2)
     told = capsys.readouterr()
     assert f"lost, resume with another --temperature: {resume_command(folder, 'auto-shape')}\n" in told.err
     resumed = ["--resume", str(folder), "--temperature", "1.5"]
     for more, message in (
-        (
-            [],
-            f"the user name and password of --base_url {server.root}/v1 are not kept: give --base_url http://USER:PASS",
-        ),
+        (["--base_url", "http://me:secret-word@host/v1"], "--base_url http://...@host/v1: leave out user name and"),
         (["--llm", "evolve"], "--llm evolve sends no requests"),
         (["--llm", "gtp-4"], "--llm gtp-4: no such model"),
         (["--temperature", "-1"], "temperature must be a number of at least 0"),
@@ -341,28 +337,21 @@ def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, m
         assert auto_shape.main([*resumed, *more]) == 2
         assert message in capsys.readouterr().err
     assert "temperature: 3" in (folder / "config.yaml").read_text()  # as it was, because each was refused
-    monkeypatch.setenv("OPENAI_BASE_URL", url)
     assert auto_shape.main([*resumed, "--llm", "openai:n"]) == 0
     assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
-    assert {body["headers"]["authorization"] for body in server.bodies} == {"Basic bWU6c2VjcmV0LXdvcmQ="}
-    told = told.out + told.err + "".join(capsys.readouterr())
-    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    assert "secret-word" not in told and not any(b"secret-word" in content for content in files)
-    assert auto_shape.main(["--resume", str(folder)]) == 0  # complete: no login is needed
 
 
 def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server, trusted):
-    server.script.extend([silent] * 3 + [answer(cosine(0.1))])
+    server.script.extend([silent] * 7 + [answer(cosine(0.1))])
     words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
     folder = run(tmp_path / "search", *words, *served(server), expect=2)
     told = capsys.readouterr()
     assert told.err.startswith("auto-shape: error: no request was answered: ")
-    assert "within 0.5 s (--reply_timeout) (tried 3 times); nothing is lost, resume with another --reply_t" in told.err
+    assert "within 0.5 s (--reply_timeout) (tried 7 times); nothing is lost, resume with another --reply_t" in told.err
     assert told.err.endswith(f"{resume_command(folder, 'auto-shape')}\n")
-    assert told.out.count("no reply within 0.5 s") == 3  # as it is sent again
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
     assert auto_shape.main(["--resume", str(folder), "--reply_timeout", "60"]) == 0
-    assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
+    assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 8
 
 
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):

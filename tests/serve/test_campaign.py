@@ -199,8 +199,8 @@ def test_other_tasks_and_numbers_are_refused(tmp_path):
     tools = campaigns.tools_in(tmp_path / "a")
     for call in (
         lambda: tools.check([], {"a": "x"}, task="Ant"),
-        lambda: tools.sweep([], {"a": "x"}, {"seed": [1.0]}, 3, 1),
-        lambda: tools.sweep([], {"a": "x"}, {"a=1 b": [1.0]}, 3, 1),
+        lambda: tools.sweep({"seed": [1.0]}, [], {"a": "x"}),
+        lambda: tools.sweep({"a=1 b": [1.0]}, [], {"a": "x"}),
         lambda: tools.result("j1"),
     ):
         with pytest.raises(UserError):

@@ -121,8 +121,11 @@ def test_two_clients_share_the_campaign(tmp_path):
 
 
 def test_a_fault_of_the_server_is_not_shown(tmp_path, monkeypatch):
+    def tasks():
+        return {}["/home/somebody"]
+
     tools = campaigns.tools_in(tmp_path / "a")
-    monkeypatch.setattr(tools, "tasks", lambda: {}["/home/somebody"])
+    monkeypatch.setattr(tools, "tasks", tasks)
 
     async def script(agent):
         return await agent("tasks")

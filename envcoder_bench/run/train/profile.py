@@ -1,29 +1,22 @@
-"""The profile of a run: iterations that are timed or traced, and the time of candidates' functions."""
+"""The profile of a run: iterations that are timed or traced."""
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from envcoder_bench.compile.trace import trace
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import ChromeTrace, CudaClock, HostClock, Profiler, Timeline
-from envcoder_bench.env.cost import measure_cost, ways
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.breakdown import SLOWEST
-from envcoder_bench.results.breakdown import Breakdown, CandidateCost, to_json
-from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.report.breakdown import Breakdown, to_json
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.kinds import STAGES
 
 log = logging.getLogger(__name__)
 
 TRACE_SECONDS = 3.0  # longest trace, so that a browser can open the file
-COST_SECONDS = 10.0  # approximate time to measure the functions of all candidates of a wave
 
 
 class Phases(NamedTuple):
@@ -52,14 +45,12 @@ class RunProfile:
     """
 
     def __init__(self, folder: Path, cfg: RunConfig) -> None:
-        self._folder, self._device, self._compile = folder, torch.device(cfg.device), cfg.compile_shapers
+        self._folder, self._device = folder, torch.device(cfg.device)
         self._horizon = int(cfg.train.params.config.horizon_length)
         self._watching: Generator[None, None, None] | None = None
         self._iteration = 0
         self._measured: Breakdown | None = None
         self._trace: ChromeTrace | None = None
-        self._names: dict[str, None] = {}  # all candidates that have trained, in order
-        self._costs: dict[str, CandidateCost] = {}
 
     def begin(self, iteration: int, total: int, layout: GroupLayout) -> None:
         """Begin the profile when groups begin to train; ``iteration`` of ``total`` are done."""
@@ -103,29 +94,6 @@ class RunProfile:
         if self._watching is not None:
             self._watching.close()  # exits the generator's with blocks
 
-    def time_candidates(self, groups: Sequence[Group], env: GroupedVecTask) -> None:
-        """Time the functions of each candidate; ``env`` must not be trained in afterwards."""
-        firsts: dict[str, int] = {}
-        for g, group in enumerate(groups):
-            if env.alive[g] and group.name not in self._costs:
-                firsts.setdefault(group.name, g)  # all seeds of a candidate have the same functions
-        costs: list[CandidateCost] = []
-        for name, g in firsts.items():
-            limit = COST_SECONDS / len(firsts) / len(STAGES)
-            shaping, seed = groups[g].shaping, groups[g].seed
-            cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
-            if cost is not None:
-                microseconds = {kind: 1e6 * seconds for kind, seconds in cost.items()}
-                costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
-        costs.sort(key=lambda cost: cost.sort_key, reverse=True)
-        for cost in costs[:SLOWEST]:
-            if self._compile and not cost.compiled:
-                g = firsts[cost.name]
-                _, refused = trace(groups[g].shaping, env.views[g], env.task.constants, env.task)
-                cost.why = "; ".join(map(str, refused))
-        self._costs.update({cost.name: cost for cost in costs})
-        self._names.update(dict.fromkeys(group.name for group in groups))
-
     def finish(self) -> Breakdown | None:
         """Write breakdown.json and return its content, or None if nothing was measured."""
         if self._measured is None:
@@ -133,8 +101,6 @@ class RunProfile:
             return None
         breakdown = replace(
             self._measured,
-            candidates=list(self._costs.values()),
-            unmeasured=[name for name in self._names if name not in self._costs],
             trace=str(self._folder / "trace.json") if self._trace is not None else "",
             trace_note=self._trace_note(self._measured.last),
         )

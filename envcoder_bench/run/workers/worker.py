@@ -132,9 +132,6 @@ class Worker:
                 state = pack_job(keys, session.state(), {}) if is_kept else None
                 results, files = trained(session), dict(policies(session))
                 send(Trained(job, results, files, logs.take(), state, session.trajectories))
-                if shared.profile is not None:
-                    with ALONE:  # it traces
-                        shared.profile.time_candidates(groups, session.env)
             elif session.reached:
                 self._groups.update({group.key: group for group in groups})  # they go on from here
                 send(self._park(session, job, logs, began))

@@ -1,26 +1,20 @@
 """What the SDKs of OpenAI and Anthropic share: clients with limits and retries, keys, addresses and exceptions.
 
-The SDKs retry failed requests with growing waits, as long as servers ask for. What they cannot know is told to them in
-their own terms: a reply that takes too long, is too large or is not JSON becomes a response with an error status and
-the header ``x-should-retry``, which both obey.
+The SDKs retry failed requests with growing waits, or as long as servers ask for.
 """
 
-import base64
 import contextlib
 import html
 import importlib
 import logging
 import os
 import re
-import socket
 import threading
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import urlsplit
 
-from envcoder_bench.core.bounded import TooDeepError, parse_json
+from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.words import counted
@@ -30,8 +24,6 @@ Hide = Callable[[str], str]
 _log = logging.getLogger(__name__)
 
 RETRIES = 6  # the SDK repeats a request after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
-TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
-MAX_BYTES = 64 << 20  # an unpacked response; models write about a hundredth
 EXCERPT = 100  # characters of a reply that cannot be read
 WIDEST = 300  # characters of a server's message
 HIDDEN = "[hidden]"
@@ -50,8 +42,6 @@ _FLAGS = {  # that set what a server refuses, and words of its message
 }
 _HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<=//)[^/]*@")
-_OF_TRANSFER = ("content-encoding", "content-length", "transfer-encoding")
 _DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
 
 
@@ -89,172 +79,39 @@ def read_key(variable: str, base_url: str) -> str:
     return key or "none"
 
 
-def read_base_url(base_url: str | None, variable: str) -> str:
-    """Return the URL of ``--base_url``, else of the SDK's environment variable, else an empty string.
-
-    Raises:
-        UserError: if it is not a URL.
-    """
-    url = (base_url or os.environ.get(variable, "")).strip().rstrip("/")
+def check_base_url(url: str) -> str:
+    """Return a URL. Raises UserError if it is not one, or has a password, which messages and files would repeat."""
+    login = urlsplit(url).netloc.rpartition("@")[0]
+    if login:
+        raise UserError(f"--base_url {url.replace(login, '...', 1)}: leave out user name and password, and give a key")
     if url and not url.startswith(("http://", "https://")):
-        raise UserError(f"--base_url {without_login(url)}: write an address such as http://localhost:11434/v1")
+        raise UserError(f"--base_url {url}: write an address such as http://localhost:11434/v1")
     return url
 
 
-def new_transport(http: Any, proxy: str = "") -> Any:
-    """Return what sends requests; ``http`` is httpx or its successor, whichever an SDK uses. Tests replace it.
-
-    Raises:
-        UserError: if ``proxy`` is not the URL of a proxy that it can use.
-    """
-    try:
-        through = http.Proxy(proxy) if proxy else None
-        limits = http.Limits(max_keepalive_connections=0)  # _cut_at sees every connection
-        return http.HTTPTransport(limits=limits, proxy=through)
-    except (ImportError, ValueError) as error:
-        raise UserError(
-            f"the proxy {without_login(proxy)} (HTTPS_PROXY, HTTP_PROXY) cannot be used: {error}"
-        ) from error
-
-
-def proxy_of(scheme: str, host: str) -> str:
-    """Return the URL of the environment's proxy for a host (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, but for NO_PROXY).
-
-    Empty without one, and for servers on this machine.
-    """
-    if host == "localhost" or host.startswith("127.") or host == "::1" or urllib.request.proxy_bypass(host):
-        return ""
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all") or ""
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
-
-
-def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None], hide: Hide) -> Any:
-    """Return an SDK's HTTP client that reads replies within limits, and reports failures that are sent again.
-
-    A try with its redirects takes ``timeout`` at most, and all tries of a request with the waits between them three
-    times as long, whatever a server does; the waits that a server asks for add up to ``timeout``.
+def http_client(sdk: Any, url: str, timeout: float, failed: Callable[[int, str], None]) -> Any:
+    """Return an SDK's HTTP client, which goes through the environment's proxy, except to this machine.
 
     Args:
-        who: model and URL, for messages.
-        timeout: time limit of the whole reply, s.
-        notify: called with a line for each failure, from any thread.
-        hide: removes secrets from what the server says.
+        timeout: longest time without a byte of the reply, s.
+        failed: called with status and text of each failure that is sent again, from any thread.
+
+    Raises:
+        UserError: if the proxy cannot be used.
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
-    reported = set[str]()
-    transports: dict[str, Any] = {}  # redirects may lead to a host with another proxy
-    call = threading.local()  # the SDK makes all tries of a call in its thread
 
-    class Transport(http.BaseTransport):
-        def handle_request(self, request: Any) -> Any:
-            tries = 1 + int(request.headers.get("x-stainless-retry-count", 0))
-            now = time.monotonic()
-            if tries == 1 and "end" not in request.extensions:
-                call.end, call.waits, call.failure = now + TIMEOUTS * timeout, 0.0, None
-            end = request.extensions.setdefault("end", min(now + timeout, call.end))  # redirects have a copy
-            late = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
-            if now > end:  # the waits between the tries took the rest of the time
-                status, message = call.failure or (0, "")
-                return self._failure(status, message, False) if status else late
-            try:
-                with _cut_at(end, request):
-                    response = self._whole_reply(request, end)
-            except http.TransportError as error:
-                if isinstance(error, http.TimeoutException) or time.monotonic() >= end:
-                    response = late
-                else:
-                    proxy = without_login(proxy_of(request.url.scheme, request.url.host))
-                    through = f" through the proxy {proxy}" if proxy else ""
-                    text = f"no connection to {who}{through}: {hide(str(error))}{_remedy(error)}"
-                    call.failure = 503, f"no connection: {hide(str(error))}{_remedy(error)}"
-                    if text not in reported:  # requests of a round fail together, and each is sent again
-                        reported.add(text)
-                        notify(text)
-                    raise
-            call.waits += _asked_wait(response)
-            if call.waits > timeout:
-                response.headers["x-should-retry"] = "false"
-            if response.status_code in (408, 409, 429) or response.status_code >= 500:
-                message = _reason(response.text, hide)
-                call.failure = response.status_code, message
-                notify(f"{who}: {response.status_code}: {message}")
-            return response
+    def report(response: Any) -> None:
+        if response.status_code in (408, 409, 429) or response.status_code >= 500:
+            response.read()
+            failed(response.status_code, response.text)
 
-        def _whole_reply(self, request: Any, end: float) -> Any:
-            """Return the response with its content, or a failure in its place."""
-            proxy = proxy_of(request.url.scheme, request.url.host)
-            if proxy not in transports:
-                transports[proxy] = new_transport(http, proxy)
-            response, content = transports[proxy].handle_request(request), bytearray()
-            try:
-                for chunk in response.iter_bytes():
-                    content += chunk
-                    if len(content) > MAX_BYTES:
-                        return self._failure(502, f"the reply is too large: more than {MAX_BYTES >> 20} MiB", False)
-                    if time.monotonic() > end:
-                        raise http.ReadTimeout("the reply took too long")
-            except http.DecodingError as error:
-                return self._failure(502, f"the reply cannot be read: {error}", True)
-            finally:
-                response.close()
-            # the content is complete, and decoded
-            headers = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _OF_TRANSFER]
-            kept = b"" if response.is_redirect else bytes(content)
-            whole = http.Response(response.status_code, headers=headers, content=kept)
-            text = kept.decode("utf-8", "replace")
-            try:
-                parse_json(text)
-            except TooDeepError as error:
-                return self._failure(502, f"the reply cannot be read: {error}", True)
-            except ValueError:
-                if whole.status_code == 200 and not _is_page(whole, text):
-                    return self._failure(502, f"the reply cannot be read: {_excerpt(hide(text))}", True)
-            return whole
-
-        def _failure(self, status: int, message: str, again: bool) -> Any:
-            headers = {"x-should-retry": str(again).lower()}
-            return http.Response(status, headers=headers, json={"error": {"message": message}})
-
-    return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), transport=Transport())
-
-
-@contextlib.contextmanager
-def _cut_at(end: float, request: Any) -> Iterator[None]:
-    """Break a request's connection at a time of the monotonic clock: single reads have no limit in common."""
-    sockets: list[socket.socket] = []
-
-    def connected(event: str, info: Mapping[str, Any]) -> None:
-        if event.endswith("connect_tcp.complete"):
-            # a duplicate, which stays that of the connection when TLS takes it over
-            sockets.append(info["return_value"].get_extra_info("socket").dup())
-            if time.monotonic() >= end:
-                cut()
-
-    def cut() -> None:
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    request.extensions["trace"] = connected
-    timer = threading.Timer(end - time.monotonic(), cut)
-    timer.daemon = True
-    timer.start()
+    is_local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    options = {"timeout": http.Timeout(timeout, connect=10.0), "event_hooks": {"response": [report]}}
     try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # it does not shut down a descriptor that is used again
-        for each in sockets:
-            each.close()
-
-
-def _asked_wait(response: Any) -> float:
-    """Return the seconds that a response asks to wait; 0 if it does not, or gives a date."""
-    headers = response.headers
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(headers.get("retry-after") or float(headers.get("retry-after-ms") or 0) / 1000))
-    return 0.0
+        return sdk.DefaultHttpxClient(**options, trust_env=not is_local)
+    except (ImportError, ValueError) as error:  # httpx hides a proxy's password
+        raise UserError(f"the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used: {error}") from error
 
 
 def _excerpt(text: str) -> str:
@@ -264,11 +121,6 @@ def _excerpt(text: str) -> str:
 
 def _remedy(error: BaseException) -> str:
     return "; is the server running?" if "refused" in str(error) else ""
-
-
-def _is_page(response: Any, text: str) -> bool:
-    html_type = response.headers.get("content-type", "").startswith("text/html")
-    return (html_type and bool(_web_page(text))) or text.lstrip()[:20].lower().startswith("<!doctype html")
 
 
 class Model:
@@ -284,12 +136,18 @@ class Model:
         self, kind: str, model: str, base_url: str | None, timeout: float, notify: Callable[[str], None]
     ) -> None:
         """Prepare the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
-        self.model, self.url = model, read_base_url(base_url, f"{kind.upper()}_BASE_URL")
+        url = (base_url or os.environ.get(f"{kind.upper()}_BASE_URL", "")).strip().rstrip("/")
+        self.model, self.url = model, check_base_url(url)
         key = read_key(f"{kind.upper()}_API_KEY", self.url)
         self.sdk = import_sdk(kind)
-        self.name = f"{kind}:{model}" + ("@" + without_login(self.url) if self.url else "")  # not the password
-        self.hide = hiding(key, self.url)
-        http = http_client(self.sdk, self.name, timeout, notify, self.hide)
+        self.name = f"{kind}:{model}" + (f"@{self.url}" if self.url else "")
+        self.hide = hiding(key)
+        self._timeout = timeout
+
+        def failed(status: int, text: str) -> None:
+            notify(f"{self.name}: {status}: {_reason(text, self.hide)}")
+
+        http = http_client(self.sdk, self.url, timeout, failed)
         self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
         self.unsupported: set[str] = set()  # parameters that the model refused
         self._warning = threading.Lock()
@@ -334,15 +192,23 @@ class Model:
         sdk, who, hide = self.sdk, self.name, self.hide
         try:
             response = create(**parameters)
+            if isinstance(response, str):  # SDKs return other content types unchanged
+                raise ValueError(response)
         except sdk.APIStatusError as error:
             raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
+        except sdk.APITimeoutError as error:
+            reason = f"no reply within {self._timeout:g} s (--reply_timeout)"
+            raise ProviderError(f"{who}: {reason} (tried {RETRIES + 1} times)") from error
         except sdk.APIConnectionError as error:
             cause = error.__cause__ or error
             raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}") from error
-        except (sdk.APIError, ValueError) as error:  # ValueError: not JSON, but a page; others were sent again
-            raise _is_a_web_page(who, hide(str(getattr(error, "doc", "") or error))) from error
-        if isinstance(response, str) and _web_page(response):  # SDKs return other content types unchanged
-            raise _is_a_web_page(who, hide(response))
+        except (sdk.APIError, ValueError) as error:  # it is not JSON
+            text = hide(str(getattr(error, "doc", error)))
+            if _web_page(text):
+                raise _is_a_web_page(who, text) from error
+            raise ProviderError(f"the reply of {who} cannot be read: {_excerpt(text)}", malformed=True) from error
+        except RecursionError as error:
+            raise ProviderError(f"the reply of {who} cannot be read: its JSON is too deep", malformed=True) from error
         try:
             return read(response)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -445,30 +311,7 @@ def clean_text(text: str | None) -> str:
     return (text or "").encode("utf-8", "replace").decode("utf-8")
 
 
-def hiding(key: str, url: str = "") -> Hide:
-    """Return a function that replaces a key, and the user name and password of a URL, in a text by HIDDEN."""
-    login = login_of(url)
-    secrets = {key, login, login.partition(":")[2]}
-    secrets |= {unquote(secret) for secret in secrets}
-    secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
-    longest_first = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
-    # servers repeat them in capital letters, or encoded for a URL, in whole or in part
-    pattern = re.compile("|".join(map(_spellings, longest_first)) or "(?!)", re.IGNORECASE)
+def hiding(key: str) -> Hide:
+    """Return a function that replaces a key in a text, in capital letters or not, by HIDDEN."""
+    pattern = re.compile(re.escape(key) if len(key) >= MIN_SECRET else "(?!)", re.IGNORECASE)
     return lambda text: pattern.sub(HIDDEN, text)
-
-
-def _spellings(secret: str) -> str:
-    """Return a pattern for a text in which each character may be encoded for a URL."""
-    pairs = ((re.escape(c), "".join(f"%{byte:02x}" for byte in c.encode())) for c in secret)
-    return "".join(f"(?:{plain}|{encoded})" for plain, encoded in pairs)
-
-
-def login_of(url: str) -> str:
-    """Return ``USER:PASSWORD`` of ``https://USER:PASSWORD@host/v1``; empty without it."""
-    login = _LOGIN.search(url)
-    return login.group()[:-1] if login else ""
-
-
-def without_login(url: str) -> str:
-    """Return a URL without user name and password."""
-    return _LOGIN.sub("", url)

@@ -131,17 +131,19 @@ def _install() -> None:
     """Make Isaac Lab, and packages in the working folder, importable."""
     try:
         import isaaclab_mujoco
+        from isaaclab_mujoco import checkout
         from isaaclab_mujoco.assets import find
         from isaaclab_mujoco.errors import UserError
     except ModuleNotFoundError as error:
-        raise ValueError(INSTALL if error.name == "isaaclab_mujoco" else missing(error)) from None
+        missing = f"the module {error.name} is missing: install it, or the package that has it"
+        raise ValueError(INSTALL if error.name == "isaaclab_mujoco" else missing) from None
     start_warp()
     here = Path.cwd()
     if here not in find.roots:
         find.roots.append(here)
-    # packages of a project of Isaac Lab are in source/, installed or not
-    folders = [str(file.parents[1]) for file in sorted((here / "source").glob("*/*/__init__.py"))]
-    sys.path += [folder for folder in (*dict.fromkeys(folders), str(here)) if folder not in sys.path]
+    folders = [folder for folder in checkout.project_packages(here) if folder not in sys.path]
+    sys.path[:0] = folders
+    sys.path += [] if str(here) in sys.path else [str(here)]
     try:
         if (here / "assets.yaml").is_file():
             find.read_assets_file(here / "assets.yaml")
@@ -234,22 +236,15 @@ def shared_by_groups(cfg: Any) -> tuple[str, str, str, str] | None:
 
 def described(error: Exception, package: str = "") -> str:
     """Return an error in a line: a user's error as it is, of others the line of the package that raised it."""
-    from isaaclab_mujoco.errors import UserError as LabError
+    from isaaclab_mujoco.errors import line_of
 
     chain = list(causes(error))
     for cause in chain:
-        if isinstance(cause, (LabError, PatchError)):
+        if isinstance(cause, PatchError):
             return str(cause)
-        if isinstance(cause, ModuleNotFoundError):
-            return missing(cause)
+    if (line := line_of(error)) is not None:
+        return line
     first = [cause for cause in chain if cause.__traceback__ is not None][-1]
-    if isinstance(first, ImportError) and str(first.name).startswith("isaaclab"):
-        return f"{first}: it is for another version of Isaac Lab; set ISAACLAB_PATH to it"
     frames = traceback.extract_tb(first.__traceback__)
     line = ([frame for frame in frames if package and f"/{package.split('.')[0]}/" in frame.filename] or frames)[-1]
     return f"{line.filename}:{line.lineno}: {type(first).__name__}: {' '.join(str(first).split())}"
-
-
-def missing(error: ModuleNotFoundError) -> str:
-    """Return what to do about a missing module."""
-    return f"the module {error.name} is missing: install it, or the package that has it"

@@ -9,7 +9,6 @@ from envcoder_bench.sources.isaaclab_tasks.dialect import IsaacLabDialect
 from envcoder_bench.sources.isaaclab_tasks.source import Source, described, find_source, refuse_unsupported
 from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
 from envcoder_bench.sources.term_tasks.quiet import quiet
-from envcoder_bench.tasks.sim_task import COMMON_KEYS
 from envcoder_bench.tasks.spec import TaskSpec
 
 
@@ -22,7 +21,7 @@ def isaaclab_spec(task: str) -> TaskSpec:
 
     source = facts.source
     title = f"Isaac Lab's {source.task_id} ({source.version}), on MuJoCo"
-    return spec_of(facts, IsaacLabTask, repr((source, source.version)), title, COMMON_KEYS)
+    return spec_of(facts, IsaacLabTask, repr((source, source.version)), title, ("name",))
 
 
 @functools.lru_cache(maxsize=16)

@@ -36,7 +36,8 @@ class BatchNorm(torch.autograd.Function):
             mean, rstd, factor, offset = _forward_statistics(x, scale, shift, running_mean, running_var)
         else:
             single = x.to(scale.dtype)
-            mean, var = single.mean(dim=1), single.var(dim=1, correction=0)
+            mean = single.mean(dim=1)
+            var = (single - mean.unsqueeze(1)).square_().mean(dim=1)  # on a CPU torch.var takes 20 times as long
             rstd = torch.rsqrt(var + EPSILON)
             factor = scale * rstd
             offset = shift - mean * factor
@@ -54,7 +55,7 @@ class BatchNorm(torch.autograd.Function):
             return dx, d_scale, d_shift, *_NOTHING
         grad, single = grads[0].to(mean.dtype), x.to(mean.dtype)
         if y is not None:
-            grad = grad.masked_fill(y <= 0, 0.0)
+            grad = grad * y.sign()  # of the ReLU: on a CPU masked_fill takes 20 times as long
         d_shift = grad.sum(dim=1)
         d_scale = ((grad * single).sum(dim=1) - mean * d_shift) * rstd
         # dx = factor (grad - mean(grad) - x_hat mean(grad x_hat)), as a combination of grad, x and a constant
@@ -89,7 +90,7 @@ class FixedNorm(torch.autograd.Function):
                 *sizes, STATISTICS=False, RELU=ctx.relu, **_TILE,
             )  # fmt: skip
         else:
-            grad = grads[0] if y is None else grads[0].masked_fill(y <= 0, 0.0)
+            grad = grads[0] if y is None else grads[0] * y.sign()
             dx = (grad * factor.unsqueeze(1)).to(ctx.dtype)
         return dx, *_NOTHING
 

@@ -14,12 +14,20 @@ from isaaclab_mujoco.errors import AssetNotFound, UserError
 
 ENDINGS = (".urdf", ".xml", ".mjcf")
 given: dict[str, str] = {}  # what a file's path ends with -> a file, by --asset and assets.yaml
+answers: dict[str, str] = {}  # files' names -> the files that answered them
 roots: list[Path] = []  # folders of the user's code
 # robots of mjlab's asset zoo, by what is in the path of a USD of theirs
 ZOO = {r"\bg1": "unitree_g1/xmls/g1.xml", r"\bgo1": "unitree_go1/xmls/go1.xml"}
 
 
 def robot_file(name: str) -> Path:
+    """Return the file that answers a path or address, and note it."""
+    file = _robot_file(name)
+    answers[name.rpartition("/")[2]] = str(file)
+    return file
+
+
+def _robot_file(name: str) -> Path:
     """Return the file that answers a path or address.
 
     Raises:

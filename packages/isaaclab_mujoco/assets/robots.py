@@ -25,7 +25,8 @@ def from_file(path: Path, name: str, cfg: Any) -> Asset:
     fixed = fixed if fixed is not None else getattr(cfg, "fix_base", None)
     try:
         options.fix_base_link = bool(fixed) if fixed is not None else _is_fixed(path)
-        options.collapse_fixed_joints = bool(getattr(cfg, "merge_fixed_joints", True))
+        # of a USD it is not known; Isaac Lab's and Isaac Sim's tools that make them keep fixed joints unless asked
+        options.collapse_fixed_joints = bool(getattr(cfg, "merge_fixed_joints", False))
         return load(str(path.parent), path.name, options)
     except (AssetError, ET.ParseError) as error:
         raise UserError(f"{name}: {error}") from error

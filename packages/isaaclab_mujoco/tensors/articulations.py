@@ -156,7 +156,8 @@ class ArticulationView:
     # properties of joints
 
     def _column(self, name: str) -> Tensor:
-        return torch.from_numpy(self.physics.properties[self.actor][name][:, self._dofs].astype(np.float32))
+        values = self.physics.properties[self.actor][name][:, self._dofs]
+        return torch.from_numpy(values.astype(np.float32, order="C"))
 
     def _set_column(self, name: str, data: Tensor, indices: Tensor) -> None:
         envs = indices.long().cpu().numpy()
@@ -214,7 +215,7 @@ class ArticulationView:
         self.masses.set("com", data, indices)
 
     def get_material_properties(self) -> Tensor:
-        return torch.tensor(self.physics.materials.values[:, self._shapes], dtype=torch.float32)
+        return self.physics.materials.get(self._shapes)
 
     def set_material_properties(self, data: Tensor, indices: Tensor) -> None:
         envs = indices.long().cpu()

@@ -94,7 +94,7 @@ class RigidBodyView:
         return shapes_of(self.physics, self._actors[0], self.rows)
 
     def get_material_properties(self) -> Tensor:
-        return torch.tensor(self.physics.materials.values[:, self._shapes()], dtype=torch.float32)
+        return self.physics.materials.get(self._shapes())
 
     def set_material_properties(self, data: Tensor, indices: Tensor) -> None:
         self.physics.materials.set(indices.long().numpy(), self._shapes(), data[indices.long()].numpy())

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import numpy as np
+import torch
 
 from mujoco_batches.assets.collisions import MIN_FRICTION, ROLL, SPIN
 
@@ -59,6 +60,10 @@ class Materials:
                     [getattr(material, name, 0.0) for name in ("static_friction", "dynamic_friction", "restitution")]
                 )
             )
+
+    def get(self, shapes: np.ndarray) -> torch.Tensor:
+        """Return materials in all environments, ``(num_envs, len(shapes), 3)``, contiguous as PhysX's are."""
+        return torch.from_numpy(self.values[:, shapes].astype(np.float32, order="C"))
 
     def set(self, envs: np.ndarray, shapes: np.ndarray, values: np.ndarray) -> None:
         """Set materials, ``(len(envs), len(shapes), 3)``."""

@@ -99,6 +99,7 @@ def test_materials_are_randomized_by_environment_and_shape(make, cfgs):
     env = make(cfgs.LeggedEnvCfg())
     view = env.scene["robot"].root_physx_view
     materials = view.get_material_properties()
+    assert materials.is_contiguous()
     assert materials.shape == (2, view.max_shapes, 3) and view.max_shapes == 13
     materials[1, view.shared_metatype.link_names.index("FR_foot")] = 0.25
     view.set_material_properties(materials, torch.tensor([1]))

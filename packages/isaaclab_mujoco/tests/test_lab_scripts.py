@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lab_robots import write
 
 from isaaclab_mujoco import checkout
 from isaaclab_mujoco.__main__ import main
-from isaaclab_mujoco.assets import find
-from isaaclab_mujoco.errors import AssetNotFound, NotSupported, UserError
+from isaaclab_mujoco.assets import find, robots
+from isaaclab_mujoco.errors import AssetNotFound, NotSupported, UserError, line_of
+from isaaclab_mujoco.import_hook import renamed
 
 HELPERS = Path(__file__).parent / "helpers"
 # as the scripts of forks: flags, the application, then the rest; a config of the tests stands for the fork's
@@ -166,6 +168,49 @@ def test_a_robot_is_answered_by_the_first_file_that_is_known(tmp_path, monkeypat
     assert find.robot_file("https://x/dog.usd") == beside
     with pytest.raises(UserError, match=r"cat=.*cat\.xml: the file does not exist"):
         find.robot_file("/x/cat.usd")
+
+
+def test_packages_of_a_project_are_those_that_its_installation_would_add(tmp_path):
+    for file in ("source/a/a/__init__.py", "exts/b/setup.py", "src/c/__init__.py", "pyproject.toml", "rsl_rl/setup.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / "source" / "docs").mkdir()
+    folders = [tmp_path / name for name in ("source/a", "exts/b", "rsl_rl", "src")]
+    assert checkout.project_packages(tmp_path) == list(map(str, folders))
+    assert checkout.project_of(tmp_path / "src" / "c" / "scripts" / "train.py") == tmp_path
+
+
+@pytest.mark.parametrize("merged", [None, True])
+def test_fixed_joints_stay_unless_the_config_merges_them(tmp_path, merged):
+    (tmp_path / "leg.urdf").write_text("""<robot name="leg"><link name="base"/><link name="foot"/>
+        <joint name="ankle" type="fixed"><parent link="base"/><child link="foot"/></joint></robot>""")
+    cfg = SimpleNamespace(**({} if merged is None else {"merge_fixed_joints": merged}))
+    asset = robots.from_file(tmp_path / "leg.urdf", "leg.usd", cfg)
+    assert asset.body_names == (["base"] if merged else ["base", "foot"])
+
+
+def test_names_that_a_robot_has_not_come_with_its_file(make):
+    import lab_configs
+    from isaaclab.managers import SceneEntityCfg
+
+    cfg = lab_configs.LeggedEnvCfg()
+    cfg.rewards.hooves = mdp_term(SceneEntityCfg("robot", body_names=".*_hoof"))
+    with pytest.raises(ValueError, match="hoof") as error:
+        make(cfg)
+    line = line_of(error.value)
+    assert ".*_hoof: []" in line and "legged.usd is " in line and line.endswith("--asset NAME=FILE")
+
+
+def mdp_term(asset_cfg):
+    from isaaclab.envs import mdp
+    from isaaclab.managers import RewardTermCfg
+
+    return RewardTermCfg(func=mdp.body_lin_acc_l2, weight=1.0, params={"asset_cfg": asset_cfg})
+
+
+def test_wrappers_of_isaac_lab_1_are_in_isaaclab_rl():
+    assert renamed("omni.isaac.lab_tasks.utils.wrappers.rsl_rl") == "isaaclab_rl.rsl_rl"
+    assert renamed("omni.isaac.lab_tasks.utils.hydra") == "isaaclab_tasks.utils.hydra"
 
 
 def test_what_is_out_is_named_where_it_is_in_the_config(make):
