@@ -63,7 +63,7 @@ class MjlabTask(TermTask):
         return deployment(self.world, block, group - block.groups.start)
 
     def sources(self) -> dict[str, Any]:
-        return sources_of(self.world, self.world.commands.get_command, list(self.world.cfg.commands))
+        return sources_of(self.world)
 
     @property
     def bytes_per_env(self) -> int:

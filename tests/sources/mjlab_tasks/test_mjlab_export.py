@@ -49,6 +49,7 @@ def test_the_properties_are_those_of_mjlab_s_exporter(task, exported):
 
 def test_gaitkeeper_reads_the_same_robot_from_both_files(task, exported, capsys):
     """Its reader of Unitree's file takes the motors of the G1 to be in the SDK's order."""
+    pytest.importorskip("gaitkeeper")
     from gaitkeeper.cli import main
     from gaitkeeper.readers.mjlab_export import read_mjlab_export
     from gaitkeeper.readers.unitree_deploy import read_unitree_deploy
