@@ -8,7 +8,6 @@ import pytest
 import torch
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 from rl_games.common.gym_compat import gym
-from rl_games.torch_runner import Runner
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
@@ -92,6 +91,8 @@ def test_stock_player_reproduces_the_fitness(finished, name):
 
 def _stock_player(cfg, env, checkpoint):
     """rl_games' own player, made as its Runner makes it."""
+    from rl_games.torch_runner import Runner  # it imports torch's compiler: seconds
+
     params = cfg.params
     spaces = {
         "observation_space": gym.spaces.Box(-np.inf, np.inf, (env.obs_dims[0],), np.float32),

@@ -386,7 +386,7 @@ examples:
   COMMAND runs/Anymal_20260101-120000
   # two candidates, with the episode of another seed
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --seed 7 --video compare.mp4
-  # in MuJoCo's viewer; without a display, in a browser
+  # in MuJoCo's viewer, which needs a display
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --view
   # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
   COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
@@ -415,12 +415,7 @@ def play_parser() -> PlainParser:
     parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
     parser.add_argument("--size", metavar="WxH", default="640x480", help="of each policy's picture (default: 640x480)")
-    parser.add_argument(
-        "--view",
-        action="store_true",
-        help="open MuJoCo's viewer instead of writing a video; without a display its web viewer, for browsers on this"
-        " machine (MuJoCo 4)",
-    )
+    parser.add_argument("--view", action="store_true", help="open MuJoCo's viewer instead of writing a video")
     parser.add_argument("--sim", choices=SIMULATORS, default="mujoco_cpu", help="simulator (default: mujoco_cpu)")
     parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="of mujoco_warp (default: auto)")
     return parser

@@ -41,7 +41,7 @@ class MjlabTask(TermTask):
         return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg))
 
     def sources(self) -> dict[str, Any]:
-        return sources_of(self.world, self.world.commands.get_command, list(self.world.cfg.commands))
+        return sources_of(self.world)
 
     @property
     def bytes_per_env(self) -> int:

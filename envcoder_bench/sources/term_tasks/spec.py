@@ -106,7 +106,7 @@ def _fields(widths: Mapping[str, int], trial: TermTask) -> dict[str, Field]:
         "actions": Field((trial.num_dofs,), "-", "last action of the policy; 0 where an episode begins"),
         "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
         "reward_buf": Field((), "-", f"sum of the group's reward terms, as {name}'s reward manager computes it"),
-        "reward_terms": Field((widths["terms"],), "-", "the group's reward terms with weights, in their order"),
+        "reward_terms": Field((widths["terms"],), "-", "its reward terms with weights, in their order; the rest is 0"),
         "obs_buf": Field((widths["actor"],), "-", "the actor's observation terms with noise; the rest is 0"),
         **(critic if "critic" in widths else {}),
         "reset_buf": Field((), "-", "whether a termination term ends the episode; bool"),
