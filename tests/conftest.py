@@ -44,11 +44,11 @@ with contextlib.suppress(ImportError):
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
     "test_ray_pool.py", "test_mcp_server.py", "test_auto_shape.py", "test_every_task.py",
-    "test_triton_interpreted.py", "test_racing.py",
-    "test_isaacgym_tasks.py", "test_eval_policies.py", "test_ray_node.py", "test_unprivileged.py", "test_parallel.py",
-    "test_ordinary.py", "test_attacks.py", "test_damaged_runs.py", "test_outside_tasks.py", "test_library.py",
-    "test_evolve.py", "test_building.py", "test_three_ways.py", "test_parallel_race.py", "test_wheels.py",
-    "test_resume.py", "test_benchmark.py", "test_replay.py", "test_seeds.py", "test_check.py", "test_surroundings.py",
+    "test_triton_interpreted.py", "test_isaacgym_tasks.py", "test_ray_node.py", "test_unprivileged.py",
+    "test_racing.py", "test_ordinary.py", "test_attacks.py", "test_outside_tasks.py", "test_damaged_runs.py",
+    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py", "test_wheels.py",
+    "test_parallel.py", "test_check.py", "test_variant_runs.py", "test_fitness.py", "test_extend.py", "test_seeds.py",
+    "test_library.py", "test_replay.py", "test_surroundings.py",
 )  # fmt: skip
 
 
