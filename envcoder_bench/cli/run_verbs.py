@@ -440,12 +440,10 @@ def verify_run(words: list[str]) -> int:
         raise UserError("--seeds must be at least 2: one seed does not say how much seeds differ")
     from envcoder_bench.core.words import number  # these import torch, which --help does not need
     from envcoder_bench.results.pairs import sentence
-    from envcoder_bench.serve.documents import Verdict, Verified
     from envcoder_bench.serve.verify import DIFFERENT, verify
 
     fitness, output = (None if x is None else Path(x) for x in (args.fitness, args.output_dir))
-    done = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
-    values = {**vars(done), "versus_human": Verdict.of(done.versus_human)}
+    done, versus_human = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
 
     def text() -> str:
         low, high = (number(x, 3, "+") for x in done.interval)
@@ -454,10 +452,10 @@ def verify_run(words: list[str]) -> int:
         lines = [
             *(f"- {finding}" for finding in done.findings),
             f"{done.candidate}: {done.verdict}: {both}; {gap}",
-            sentence(done.versus_human),
+            sentence(versus_human),
             display_path(done.folder),
         ]
         return "\n".join(lines) + "\n"
 
-    show(lambda: Verified(**values), text)
+    show(lambda: done, text)
     return 1 if done.findings or done.verdict == DIFFERENT else 0
