@@ -473,7 +473,9 @@ class FitnessModel:
             for sign, (ends, seeds) in zip((1, -1), self._ends)
         )
         worth = np.maximum(np.where(sides == BELOW, below, above), self._count[which])
-        return _most_unseen(self._reach[sides, which], worth), worth.min(axis=0)
+        # of two candidates both may have them: independent errors (Zou and Donner, 2008)
+        unseen = self._reach[sides, which] * unseen_share(worth)
+        return np.sqrt((unseen**2).sum(axis=0)), worth.min(axis=0)
 
     @cached_property
     def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -543,23 +545,6 @@ def _proportion_interval(
 def unseen_share(seeds: np.ndarray) -> np.ndarray:
     """Return the share of seeds that may have an outcome that none of so many had, at 95 %."""
     return 1.0 - LEVEL ** (1.0 / seeds)
-
-
-def _most_unseen(reach: np.ndarray, worth: np.ndarray) -> np.ndarray:
-    """Return how far outcomes that no seed had may move a mean, or a difference of two, at 95 %, ``(n,)``.
-
-    Of two candidates both may have them. That no seed of either showed them has a probability of 5 % for the shares
-    that move the difference most.
-
-    Args:
-        reach: ``(k, n)`` distances of such an outcome from the mean, k being 1 or 2.
-        worth: ``(k, n)`` numbers of seeds.
-    """
-    if len(reach) == 1:
-        return reach[0] * unseen_share(worth[0])
-    total, slopes = -math.log(LEVEL), np.log(np.maximum(reach, 1e-300) / worth)
-    first = np.clip((slopes[0] - slopes[1] + total / worth[1]) / (1.0 / worth).sum(axis=0), 0.0, total)
-    return (reach * -np.expm1(-np.stack((first, total - first)) / worth)).sum(axis=0)
 
 
 def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:

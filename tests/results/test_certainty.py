@@ -19,7 +19,7 @@ from certainty_designs import (
 )
 
 from envcoder_bench.report.certainty import unseen
-from envcoder_bench.results.fitness_model import FitnessModel, _most_unseen, farthest, least_error
+from envcoder_bench.results.fitness_model import FitnessModel, farthest, least_error
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
@@ -85,14 +85,6 @@ def test_an_error_and_unseen_outcomes_explain_less_together_than_if_each_were_ce
     # the greatest sum, where the shares of the two add up to 1
     shares = np.linspace(0.0, 1.0, 2001)[:, None, None]
     assert together == pytest.approx((unseen * shares + error * np.sqrt(1.0 - shares)).max(axis=0), abs=1e-6)
-
-
-def test_both_candidates_may_have_unseen_outcomes_that_all_seeds_miss_with_five_percent():
-    reach, worth = np.array([[0.8, 0.8, 0.1], [0.5, 0.0, 0.9]]), np.array([[3, 5, 30], [6, 5, 3]])
-    missed = np.linspace(0.0, -math.log(LEVEL), 2001)[:, None]
-    split = reach[0] * (1 - np.exp(-missed / worth[0])) + reach[1] * (1 - (LEVEL * np.exp(missed)) ** (1 / worth[1]))
-    assert _most_unseen(reach, worth) == pytest.approx(split.max(axis=0), abs=1e-5)
-    assert _most_unseen(reach[:1], worth[:1]) == pytest.approx(reach[0] * (1 - LEVEL ** (1 / worth[0])))
 
 
 def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():
