@@ -22,8 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation
 LOCKED = --no-deps --require-hashes -r
 
-# Pythons with which make release tries the wheels; with --portable before them, also as on another CPU model
-PYTHONS ?= --portable python3.11 python3.13
+# Pythons that follow the pages in make release; with portable: before one it computes as another processor does
+PYTHONS ?= python3.11 portable:python3.13
 
 .PHONY: demo demo-auto test test-fast test-mjlab test-isaaclab bench-check docs lint lock release install clean
 
@@ -88,16 +88,19 @@ lock:
 	awk 'FILENAME != "requirements-mjlab.txt" { if (/^[a-z]/) have[$$1] = 1; next } \
 		/^[a-z]/ { skip = ($$1 in have) || /^(rsl-rl-lib|torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
 		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
-	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
+	printf 'gaitkeeper==0.5.4\nmjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
 	mv requirements.new requirements-mjlab.txt
 	printf '%s\n' $(ISAACLAB) | $(LOCK) --no-deps --output-file requirements-isaaclab.txt -
 	echo isaaclab==2.2.0 | $(LOCK) --no-deps --output-file requirements-isaaclab-2.2.txt -
 
 demo: install
-	$(BIN)/python scripts/demo.py
+	$(BIN)/eval-shapers --task CartpoleSwingup --num_envs_per_candidate 64 --learning_iterations 100 --seeds 3
 
 demo-auto: install
-	$(BIN)/python scripts/demo_auto.py
+	$(BIN)/auto-shape --task Cartpole --llm evolve --shaper_types compute_reward compute_torque --num_iters 5 \
+		--shapers_per_iter 8 --num_envs_per_candidate 64 --learning_iterations 24 --seeds 2 --sim mujoco_cpu --device cpu \
+		--final_seeds 4 task.env.maxEffort=4 evaluation.points=1 evaluation.num_envs=16 evaluation.final_episodes=16 \
+		final_episodes=32
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_FLAGS)

@@ -87,7 +87,8 @@ MEASUREMENTS = {
         "searches among recorded candidates, trained with many seeds once, by the earlier rule and the present",
         {"--task": ("CartpoleSwingup", "task"),
          "--recorded": (str(ROOT / "benchmarks/starts/cartpole_swingup.jsonl"), "transcript of a search"),
-         "--seeds": (30, "seeds of each candidate"), "--runs": (200, "searches with seeds that are drawn of those"),
+         "--seeds": (30, "seeds of each candidate"), "--batch": (5, "seeds of a run, which resumes"),
+         "--runs": (200, "searches with seeds that are drawn of those"),
          "--envs": (64, "environments of each candidate"), "--iterations": (80, "iterations")},
     ),
     "evolving_searches": (

@@ -1,10 +1,11 @@
-"""Follow README and tutorial word by word, in a new environment and an empty folder, with the wheels in dist/.
+"""Follow README and tutorial word by word, in new environments and empty folders, with the wheels in dist/.
 
 The commands, the files to save, and the outputs come from the pages. Blocks marked <!-- needs a ... --> are left
 out. Outputs are compared without numbers, rankings by the first candidate, its mark, and whether it is surely the best.
-With --portable, all is done a second time with the instructions that every x86-64 processor has, which round otherwise.
+Each Python follows all commands. One with portable: before it computes with the instructions that every x86-64
+processor has, which round otherwise: its numbers are those of another processor. All output is in build/release/.
 
-    python scripts/follow_pages.py --portable python3.11 python3.13
+    python scripts/follow_pages.py python3.11 portable:python3.13
 """
 
 import os
@@ -13,13 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md")
+LOGS = ROOT / "build" / "release"
+WIDTH = 72  # of a printed command
 # of torch, MKL, oneDNN and the C library; Warp, which has no variable for it, is told when Python starts
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -91,49 +94,51 @@ def variables(home: Path, portable: bool) -> dict[str, str]:
     return shell
 
 
-def follow(page: str, work: Path, shell: dict[str, str], say: Callable[[str], None]) -> bool:
+def follow(page: str, work: Path, shell: dict[str, str], head: str, log: TextIO) -> bool:
     """Do the steps of a page in an empty folder, with the shell's variables; return whether all was as on the page."""
-    output, same = "", True
-    for step in steps((ROOT / page).read_text(encoding="utf-8")):
+    same, todo = True, list(steps((ROOT / page).read_text(encoding="utf-8")))
+    for step, after in zip(todo, [*todo[1:], None]):
         if step.kind == "save":
             (work / step.file).parent.mkdir(exist_ok=True)
             (work / step.file).write_text(step.text, encoding="utf-8")
         elif step.kind == "run":
             began = time.monotonic()
             done = subprocess.run(["bash", "-c", step.text], cwd=work, env=shell, capture_output=True, text=True)
-            output = done.stdout
-            say(f"{time.monotonic() - began:5.0f} s  {step.text}")
-            if done.returncode:
-                say(f"ended with {done.returncode}: {done.stderr[-2000:]}")
-                return False
-        else:
-            missing = verdicts(step.text) - verdicts(output)
+            missing = verdicts(after.text) - verdicts(done.stdout) if after and after.kind == "output" else None
+            state = "" if missing is None else f"NOT PRINTED: {sorted(missing)}" if missing else "as on the page"
+            state = f"FAILED with {done.returncode}" if done.returncode else state
+            print(f"\n$ {step.text}", done.stdout, done.stderr, f"{state}", sep="\n", file=log, flush=True)
+            line = step.text if len(step.text) <= WIDTH else f"{step.text[: WIDTH - 4]} ..."
+            print(f"{head}{time.monotonic() - began:5.0f} s  {line:{WIDTH}}  {state}".rstrip(), flush=True)
             same = same and not missing
-            say(f"not printed: {sorted(missing)}\nbut:\n{output}" if missing else "        as on the page")
+            if done.returncode:
+                print(done.stderr[-2000:], flush=True)
+                return False
     return same
 
 
-def follow_all(python: str, portable: bool) -> bool:
+def follow_all(word: str) -> bool:
     """Follow the pages in a new environment of a Python; return whether all was as they say."""
-    same = True
-    with tempfile.TemporaryDirectory() as folder:
+    portable, python = word.startswith("portable:"), word.removeprefix("portable:")
+    file, same, began = LOGS / f"{word.replace(':', '-').replace('/', '_')}.log", True, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, file.open("w", encoding="utf-8") as log:
         home = Path(folder) / "environment"
         subprocess.run([python, "-m", "venv", home], check=True)
-        for other in (False, True)[: 1 + portable]:
-            shell = variables(home, other)
-            for page in PAGES:
-                work = Path(folder) / f"{Path(page).stem}-{other}"
-                work.mkdir()
-                head = f"{python}, {'portable, ' * other}{page}: "
-                same = follow(page, work, shell, lambda text, head=head: print(f"{head}{text}", flush=True)) and same
+        shell = variables(home, portable)
+        for page in PAGES:
+            work = Path(folder) / Path(page).stem
+            work.mkdir()
+            same = follow(page, work, shell, f"{word}  {Path(page).name:11}  ", log) and same
+    result = "all is as on the pages" if same else "NOT all is as on the pages"
+    print(f"{word}  {result}, {(time.monotonic() - began) / 60:.0f} min: {file.relative_to(ROOT)}", flush=True)
     return same
 
 
 def main(words: list[str]) -> int:
-    pythons = [word for word in words if word != "--portable"] or [sys.executable]
+    pythons = words or [sys.executable]
+    LOGS.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(pythons)) as pool:  # side by side
-        same = list(pool.map(lambda python: follow_all(python, "--portable" in words), pythons))
-    return int(not all(same))
+        return int(not all(list(pool.map(follow_all, pythons))))
 
 
 if __name__ == "__main__":

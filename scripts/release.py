@@ -79,10 +79,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder), address)
         for name in FOLDERS:  # the wheel from the sdist
-            subprocess.run([sys.executable, "-m", "build", "--outdir", DIST, Path(folder) / name], check=True)
+            words = [sys.executable, "-m", "build", "--outdir", DIST, Path(folder) / name]
+            built = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            print(f"{_distribution(name)}: {built.stdout if built.returncode else 'sdist and wheel'}", flush=True)
+            if built.returncode:
+                return built.returncode
     files = [file for name in FOLDERS for file in sorted(DIST.glob(f"{_distribution(name)}-*"))]
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
-    print("in the order of their upload:", *(f"  {file.relative_to(ROOT)}" for file in files), sep="\n")
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files], stdout=subprocess.PIPE, text=True
+    )
+    if checked.returncode:
+        print(checked.stdout)
+        return checked.returncode
+    print(
+        "they pass twine check; in the order of their upload:",
+        *(f"  {file.relative_to(ROOT)}" for file in files),
+        sep="\n",
+    )
     if not address:
         print(
             "CITATION.cff has no repository-code: the READMEs have no links. Add it before an upload.", file=sys.stderr

@@ -18,7 +18,9 @@ import pytest
 import torch
 import warm_jail
 
+from envcoder_bench.cli import console
 from envcoder_bench.compile import building, kernels
+from envcoder_bench.core.shell import display_path
 from envcoder_bench.jail import client
 from envcoder_bench.report import figures
 
@@ -42,11 +44,11 @@ with contextlib.suppress(ImportError):
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
     "test_ray_pool.py", "test_mcp_server.py", "test_auto_shape.py", "test_every_task.py",
-    "test_triton_interpreted.py", "test_racing.py",
-    "test_isaacgym_tasks.py", "test_eval_policies.py", "test_ray_node.py", "test_unprivileged.py", "test_parallel.py",
-    "test_ordinary.py", "test_attacks.py", "test_damaged_runs.py", "test_outside_tasks.py", "test_library.py",
-    "test_evolve.py", "test_building.py", "test_three_ways.py", "test_parallel_race.py", "test_wheels.py",
-    "test_resume.py", "test_benchmark.py", "test_replay.py", "test_seeds.py", "test_check.py", "test_surroundings.py",
+    "test_triton_interpreted.py", "test_isaacgym_tasks.py", "test_ray_node.py", "test_unprivileged.py",
+    "test_racing.py", "test_ordinary.py", "test_attacks.py", "test_outside_tasks.py", "test_damaged_runs.py",
+    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py", "test_wheels.py",
+    "test_parallel.py", "test_check.py", "test_variant_runs.py", "test_fitness.py", "test_extend.py", "test_seeds.py",
+    "test_library.py", "test_replay.py", "test_surroundings.py",
 )  # fmt: skip
 
 
@@ -81,18 +83,25 @@ def pytest_collection():
     """Collect tests without garbage collection, and exempt what collection leaves from it: a million objects.
 
     Tests' files are compiled once for all processes and runs. Later nothing is: a module that a test edits within a
-    second, at equal size, would be read as it was.
+    second, at equal size, would be read as it was. rl_games compiles an example of a network when it is imported, and
+    torch's compiler is seconds of imports: here it is left out.
     """
     gc.disable()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", lambda function=None, **_: function or (lambda function: function))
+        yield
     sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
     gc.enable()
 
 
-_COMPOSED = ("test_smoke.py", "test_end_to_end.py", "test_damaged_runs.py", "test_extend.py", "test_auto_shape.py")
+_COMPOSED = ("test_smoke.py", "test_end_to_end.py", "test_damaged_runs.py", "test_extend.py")
 _PICTURES = ("test_plots.py", "test_pictures.py", "test_search_report.py", "test_racing.py", "test_effects.py")
+_PAGES = (  # these look at the page with which the command ends a run
+    "test_smoke.py", "test_hostile_texts.py", "test_tutorial.py", "test_untrained.py", "test_wandb.py",
+    "test_outside_tasks.py", "test_stress.py", "test_replay.py", "test_benchmark.py",
+)  # fmt: skip
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -173,20 +182,39 @@ def kernels_are_compiled_here(request):
 def pictures_are_one_pixel(request):
     """Write one pixel for each picture, except in the tests that look at them.
 
-    The curves and the ranking of a run are not even composed, except in a few tests: both take a tenth of a small run.
+    Those of a run and of a search are not even composed, except in a few tests: they take a tenth of a small run.
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
             patch.setattr(figures, "DPI", 20)
             patch.setattr(figures, "png_bytes", lambda figure: _PIXEL)
         if request.path.name not in _COMPOSED:
-            for name in ("plot_learning_curves", "plot_ranking"):
-                patch.setattr(f"envcoder_bench.run.folder.results.{name}", _draw_a_pixel)
+            for name in ("run.folder.results.plot_learning_curves", "run.folder.results.plot_ranking"):
+                patch.setattr(f"envcoder_bench.{name}", _draw_a_pixel)
+            if request.path.name not in _PICTURES:
+                patch.setattr("envcoder_bench.search.report.plot_search", _draw_a_pixel)
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def pages_are_empty(request):
+    """Write an empty page at the end of a run, except in the tests that look at it: it takes a third of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name not in _PAGES:
+            patch.setattr(console, "_write_page", _empty_page)
+        yield
+
+
+def _empty_page(result):
+    page = result.folder / "report.html"
+    page.touch()
+    print(display_path(page))
+
+
 def _draw_a_pixel(*args, **_):
-    next(arg for arg in args if isinstance(arg, Path)).write_bytes(_PIXEL)
+    path = next(arg for arg in args if isinstance(arg, Path))
+    path.write_bytes(_PIXEL)
+    return path
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -231,3 +259,13 @@ def chooses(monkeypatch):
         monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
 
     return on
+
+
+@pytest.fixture
+def short_check(monkeypatch):
+    """The check of a task plays 100 random steps instead of 1,000, and 30 before its checkpoint instead of 150."""
+    from envcoder_bench.tasks.base import BASELINE_FILES
+    from envcoder_bench.tools.task_check import TaskCheck
+
+    monkeypatch.setattr(TaskCheck.random_actions, "__defaults__", (100, BASELINE_FILES))
+    monkeypatch.setattr(TaskCheck.checkpoint, "__defaults__", (30,))

@@ -30,6 +30,7 @@ GAIN = 0.5
 SHAPE = (1.0, 2)
 QUICK = dict(
     num_envs_per_candidate=2, learning_iterations=4, sim="mujoco_cpu", device="cpu", no_baselines=True,
+    compile_shapers=False,
     overrides={"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 20},
 )  # fmt: skip
 
@@ -103,7 +104,7 @@ def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     arguments = set(inspect.signature(evaluate).parameters) | {"task", "candidates", "overrides"}
     translated = {"gpu_id", "half_step", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     printed = {"json"}  # how the command prints what evaluate returns
-    after = {"stress", "stress_draws", "stress_episodes", "rank_by"}  # what it does with the run that evaluate made
+    after = {"stress", "stress_draws", "stress_episodes", "rank_by"}  # ``stress_run`` with the run that evaluate made
     rest = names - arguments - translated - printed - after - set(envcoder_bench.__all__)
     cfg = read_config()
     assert rest <= set(type(cfg).model_fields)
@@ -221,7 +222,7 @@ def test_bar_in_a_notebook_needs_no_terminal(monkeypatch, capsys):
     assert "iteration 10/10 |" in capsys.readouterr().err
 
 
-SHORT = {"evaluation.num_envs": 6, "evaluation.final_episodes": 6, "task.env.episodeLength": 40}
+SHORT = {"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 20}
 
 
 @pytest.mark.slow
@@ -236,7 +237,7 @@ def test_notebook_runs(tmp_path, monkeypatch, capsys):
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
             text, file = "".join(cell["source"]), f"<cell {number}>"
-            text = text.replace("learning_iterations=10", f"learning_iterations=2, overrides={SHORT}")
+            text = text.replace("learning_iterations=10", f"learning_iterations=1, overrides={SHORT}")
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             exec(compile(text, file, "exec"), names)
     result = names["result"]

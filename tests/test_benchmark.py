@@ -1,11 +1,13 @@
 """scripts/benchmark.py end to end, tiny on the CPU; its candidates are realistic and distinct."""
 
-import ast
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forked import Forked
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -46,7 +48,14 @@ def benchmark(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_scaling_measures_training_and_physics_and_a_failing_count_affects_no_other(benchmark):
+def test_scaling_measures_training_and_physics_and_a_failing_count_affects_no_other(benchmark, monkeypatch):
+    """Each count in a process: a fork of this one."""
+
+    def run(command, **_):
+        assert command[0] == sys.executable
+        return Forked(lambda: monkeypatch.setattr(sys, "argv", command[1:]) or script.main() or 0).waited()
+
+    monkeypatch.setattr(subprocess, "run", run)
     (row,), printed = benchmark("scaling", "--candidates", 0, 2, "--envs", 4, "--iterations", 1, "--warmup", 1)
     assert row["kind"] == "scaling" and min(row["training"], row["physics"]) > 0 and row["startup_s"] > 0
     assert row["candidates"] == 2 and 0.1 < row["memory_gib"] < 8
@@ -123,12 +132,8 @@ def test_ctrl_c_ends_a_script_with_one_line(capsys):
 
 
 def structure(source: str) -> str:
-    """A candidate without its numbers and texts: two files with one structure differ only in constants."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
-            node.value = 0
-    return ast.dump(ast.Module(body=tree.body[1:], type_ignores=[]))  # the docstring holds the number
+    """A candidate without its numbers: two files with one structure differ only in constants."""
+    return re.sub(r"\b\d[\d.e-]*", "0", source)
 
 
 @pytest.mark.slow
@@ -136,7 +141,7 @@ def test_1000_candidates_are_distinct():
     candidates = make_candidates(1000)
     bodies = {c.source.split("\n", 1)[1] for c in candidates}  # the first line is the candidate's number
     assert len(bodies) == 1000
-    assert len({structure(c.source) for c in candidates}) >= 950  # without their constants
+    assert len({structure(body) for body in bodies}) >= 950  # without their constants
     assert len({c.name for c in candidates}) == 1000
     assert make_candidates(4) == candidates[:4]
 
@@ -145,7 +150,7 @@ def test_1000_candidates_are_distinct():
 def test_candidates_pass_the_checks():
     torch.set_num_threads(1)
     cfg = compose_config("Anymal", ["num_envs_per_candidate=4", "sim=mujoco_cpu", "device=cpu"])
-    groups, failed = prepare(RunSpec.of(cfg, make_candidates(60)[20:]))
+    groups, failed = prepare(RunSpec.of(cfg.model_copy(update={"compile_shapers": False}), make_candidates(60)[20:]))
     assert not failed and len(groups) == 40
     assert len({group.shaping.obs_dim for group in groups}) > 5
     assert len({group.shaping.components for group in groups}) > 20

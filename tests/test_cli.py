@@ -14,12 +14,13 @@ from helpers import CARTPOLE_QUICK, COSINE, refused, results, run, write_candida
 from envcoder_bench import __main__ as verbs
 from envcoder_bench.cli import console
 from envcoder_bench.cli.command_line import command
-from envcoder_bench.cli.eval_shapers import build_parser, main
+from envcoder_bench.cli.eval_shapers import _parsed, build_parser, main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
+from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as session_module
@@ -205,13 +206,11 @@ def test_files_without_the_requested_functions_are_skipped(tmp_path, capsys):
     run(tmp_path / "failed", *words, *paths[1:], expect=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("positions", [["0,2"], ["0", "2"], ["2,", "0"]])
 def test_lists_accept_commas_and_spaces(tmp_path, positions):
     paths = write_candidates(tmp_path / "files", {"a": COSINE, "b": COSINE, "c": COSINE})
-    size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    words = [*CARTPOLE_QUICK, "--candidates", *paths, *size, "--candidate_idx", *positions]
-    assert sorted(results(run(tmp_path / "run", *words)).index) == ["a", "c"]
+    args = _parsed(["--task", "Cartpole", "--candidate_idx", *positions])
+    assert sorted(source.name for source in read_candidates("Cartpole", paths, args.candidate_idx)) == ["a", "c"]
 
 
 @pytest.mark.parametrize(

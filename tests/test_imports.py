@@ -27,44 +27,74 @@ HEAVY = [
     "ray",
 ]
 CODE = """
-import json, sys
-from envcoder_bench.{command} import main
-try:
-    code = main({words!r})
-except SystemExit as stop:
-    code = stop.code
-{after}
-print(json.dumps([code, [name for name in {heavy!r} if name in sys.modules]]))
+import contextlib, io, json, sys
+import envcoder_bench
+from envcoder_bench.auto_shape import main as auto_shape
+from envcoder_bench.eval_shapers import main as eval_shapers
+
+def loaded(main, *words):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            code = main(list(words))
+        except SystemExit as stop:
+            code = stop.code
+    return [code, [name for name in {heavy!r} if name in sys.modules]]
+
+def settings():
+    return [repr(torch.tensor([1e-9, 123.456789])), torch.get_num_threads()]
+
+found = dict(help=[])
+for main, flag in ((eval_shapers, "--sim"), (auto_shape, "--llm")):
+    for words in (["--help"], [], ["--task", "Cartpol", flag, "auto"]):
+        found["help"].append(loaded(main, *words))
+found["describe"] = loaded(eval_shapers, "--task", "Cartpole", "--describe")
+import torch
+before = settings()
+cpu = ["--num_envs_per_candidate", "2", "--sim", "mujoco_cpu", "--device", "cpu"]
+found["check"] = loaded(eval_shapers, "--task", "Cartpole", "--check", "--candidate_idx", "0", *cpu)
+made = envcoder_bench.evaluate(
+    "Cartpole", dict(cosine="def compute_reward(pole_angle):\\n    return torch.cos(pole_angle)\\n"),
+    output_dir={folder!r}, num_envs_per_candidate=2, learning_iterations=1, baselines=False, compile_shapers=False,
+    sim="mujoco_cpu", device="cpu", overrides=["evaluation.num_envs=2", "evaluation.final_episodes=2"])
+found["trained"] = [made.complete, [name for name in {heavy!r} if name in sys.modules]]
+found["settings"] = [before, settings()]
+print(json.dumps(found))
 """
 
 
-def loaded(command, *words, after=""):
-    """A command's exit code, and which of HEAVY it and a statement after it imported."""
-    code = CODE.format(command=command, words=list(words), heavy=HEAVY, after=after)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Exit codes of commands and a run in one process, one after the other, and which of HEAVY were imported then."""
+    folder = tmp_path_factory.mktemp("fresh") / "run"
+    code = CODE.format(heavy=HEAVY, folder=str(folder))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()  # a run from Python prints nothing
+    return json.loads(line)
 
 
-@pytest.mark.parametrize("command", ["eval_shapers", "auto_shape"])
-def test_help_and_bad_input_import_no_heavy_packages(command):
-    assert loaded(command, "--help") == [0, []]
-    assert loaded(command) == [2, []]
-    assert loaded(command, "--task", "Cartpol", "--llm" if command == "auto_shape" else "--sim", "auto") == [2, []]
+def test_help_and_bad_input_import_no_heavy_packages(found):
+    assert found["help"] == 2 * [[0, []], [2, []], [2, []]]
 
 
-def test_describe_imports_no_trainer():
-    assert loaded("eval_shapers", "--task", "Cartpole", "--describe") == [0, ["torch", "hydra", "mujoco"]]
+def test_describe_imports_no_trainer(found):
+    assert found["describe"] == [0, ["torch", "hydra", "mujoco"]]
 
 
-def test_check_does_not_import_torch_compiler_or_plotting_packages():
-    words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
-    code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
-    assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)
+def test_check_does_not_import_torch_compiler_or_plotting_packages(found):
+    code, modules = found["check"]
+    assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(modules)
 
 
-def test_what_trains_in_one_process_does_not_import_ray():
-    code, found = loaded("eval_shapers", "--help", after="import envcoder_bench.run.evaluate")
-    assert code == 0 and "torch" in found and "ray" not in found
+def test_what_trains_in_one_process_does_not_import_ray(found):
+    complete, modules = found["trained"]
+    assert complete and "torch" in modules and "ray" not in modules
+
+
+def test_a_run_restores_settings_of_a_fresh_process(found):
+    """Imports are included: rl_games changes torch's print options when it is imported."""
+    before, after = found["settings"]
+    assert before == after
 
 
 def test_a_checkout_on_the_import_path_is_enough():

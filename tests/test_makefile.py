@@ -4,6 +4,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from envcoder_bench.cli import auto_shape, eval_shapers
+from envcoder_bench.sources.registry import find_spec
+
 ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-test.txt")
 
@@ -35,3 +40,12 @@ def test_what_is_built_is_built_with_what_is_locked():
         commands = [command for line in text.splitlines() for command in line.split("&&") if "pip install" in command]
         builds = [command for command in commands if re.search("packages/isaacgym_mujoco|-r requirements.txt", command)]
         assert len(builds) == 2 and all("--no-build-isolation" in command for command in builds)
+
+
+@pytest.mark.parametrize("command", [auto_shape, eval_shapers])
+def test_demonstrations_have_valid_flags(command):
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    name = command.__name__.rpartition(".")[2].replace("_", "-")
+    (line,) = re.findall(rf"^\t\$\(BIN\)/{name} (.*)$", text, re.MULTILINE)
+    args = command.build_parser().parse(line.split())
+    assert find_spec(args.task) and args.seeds > 1

@@ -36,13 +36,13 @@ pytestmark = pytest.mark.slow
 def words(folder, iterations):
     path = write_candidates(folder / "files", {"good": COSINE})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", iterations, "--no_baselines"]
-    return [*map(str, [*CARTPOLE_QUICK, "--candidates", *path, *size])]
+    return [*map(str, [*CARTPOLE_QUICK, "compile_shapers=false", "--candidates", *path, *size])]
 
 
 def test_run_needs_neither_output_streams_nor_a_cache(tmp_path):
     (tmp_path / "file").write_text("")
     line = '"$@" <&- >&- 2>&-'
-    args = ["bash", "-c", line, "bash", *EVAL_SHAPERS, *words(tmp_path, 3), "--output_dir", str(tmp_path / "run")]
+    args = ["bash", "-c", line, "bash", *EVAL_SHAPERS, *words(tmp_path, 1), "--output_dir", str(tmp_path / "run")]
     environment = {**os.environ, "ENVCODER_BENCH_CACHE": str(tmp_path / "file" / "cache")}
     assert subprocess.run(args, env=environment, timeout=PATIENCE, check=False).returncode == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -71,7 +71,7 @@ STREAMS = pytest.mark.parametrize("stream", ["full disk", "closed pipe"])
 @STREAMS
 def test_output_that_nobody_can_read_does_not_end_a_training(tmp_path, stream):
     with unreadable(stream, "stdout", "stderr"):
-        code = command("eval-shapers", main, [*words(tmp_path, 3), "--output_dir", str(tmp_path / "run")])
+        code = command("eval-shapers", main, [*words(tmp_path, 1), "--output_dir", str(tmp_path / "run")])
     assert code == 0 and (tmp_path / "run" / "summary.json").exists()
 
 
@@ -127,12 +127,12 @@ def test_nohup_is_respected(tmp_path):
 
 
 def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, capsys):
-    whole = run(tmp_path / "whole", *words(tmp_path, 6))
+    whole = run(tmp_path / "whole", *words(tmp_path, 3))
     output, limits = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
     capsys.readouterr()
     resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, limits[1]))  # the checkpoint is larger; the tables are not
     try:
-        code = command("eval-shapers", main, [*words(tmp_path, 6), "checkpoint_minutes=0", "--output_dir", str(output)])
+        code = command("eval-shapers", main, [*words(tmp_path, 3), "checkpoint_minutes=0", "--output_dir", str(output)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     last = capsys.readouterr().err.splitlines()[-1]

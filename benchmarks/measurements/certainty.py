@@ -91,7 +91,7 @@ def _power(runs: int) -> Iterator[Facts]:
             # without bounds a seed that learns nothing has the fitness of an untrained Ant, 0
             run = model(fitness, UNBOUNDED, 0.0) if by_id[name]["task"] == "Ant" else model(fitness, RATE)
             human, *others = run.names
-            marked += [p < LEVEL for p in corrected([each.p for each in run.differences(human, others)])]
+            marked += [p < LEVEL for p in corrected(run.p_values(human, others))]
             tests = stats.ttest_1samp(fitness[1:] - fitness[0], 0.0, axis=1)
             paired += [p < LEVEL for p in holm(np.nan_to_num(tests.pvalue, nan=1.0))]
         yield {

@@ -20,9 +20,11 @@ from bench import records
 from bench.records import Record
 from bench.session import make_spec
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.results.pairs import BETTER
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
+from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
@@ -203,31 +205,39 @@ def recorded_searches(args: Namespace) -> Iterator[Record]:
     """Train recorded candidates with many seeds once, and search among them with seeds that are drawn of those."""
     spec = make_spec(args)
     attempts = [Attempt(name, int(name[1]), text) for name, text in recorded(Path(args.recorded)).items()]
-    about = {"kind": "recorded_searches", "task": args.task, "envs": args.envs, "iterations": args.iterations}
-    result, (names,) = _train(args, spec.config, about, [attempts], seed=0, seeds=args.seeds)
-    table: dict[tuple[str, int], float] = {
-        (row.candidate, row.seed): row.fitness for row in _of(result.rows, names) if row.measured
-    }
     numbers = sorted({a.round for a in attempts})
+    used = len(numbers) + PRESENT.validation_seeds
+    if args.seeds <= used + 1:
+        raise UserError(f"--seeds {args.seeds}: a search uses {used}, and at least two are held out")
+    about = {"kind": "recorded_searches", "task": args.task, "envs": args.envs, "iterations": args.iterations}
+    table: dict[tuple[str, int], float] = {}
+    seconds = 0.0
+    for first in range(0, args.seeds, args.batch):  # a run for each batch of seeds: what is complete is not run again
+        seeds = min(args.batch, args.seeds - first)
+        result, (names,) = _train(args, spec.config, about, [attempts], seed=first, seeds=seeds)
+        table |= {(row.candidate, row.seed): row.fitness for row in _of(result.rows, names) if row.measured}
+        seconds += result.summary["wall_time"]
     rounds = [[a.name for a in attempts if a.round == number] for number in numbers]
     everyone = [name for names in rounds for name in names]
+    # the first search has the seeds of the recorded one, 0, 1, 2 ...; those that it does not use are held out
+    held_out = [Result(x, s, fitness=table[x, s]) for x in [*everyone, HUMAN] for s in range(used, args.seeds)]
+    may_be_best = [row.candidate for row in rank(held_out, fitness_bounds(spec.task, spec.config)) if row.contender]
     for rule in (EARLIER, PRESENT):
         regrets, values, chosen, trainings = [], [], [], 0
         for run in range(args.runs):
-            # the first search has the seeds of the recorded one, 0, 1, 2 ...
             order = [*range(args.seeds)] if run == 0 else np.random.default_rng(run).permutation(args.seeds).tolist()
-            used = len(rounds) + PRESENT.validation_seeds
             found = choose(rule, rounds, lambda name, seed: table[name, seed], iter(order))
-            held_out = {name: fmean([table[name, seed] for seed in order[used:]]) for name in [*everyone, HUMAN]}
-            regrets.append(max(held_out[name] for name in everyone) - held_out[found.name])
-            values.append(held_out[found.name] - held_out[HUMAN])
+            new = {name: fmean([table[name, seed] for seed in order[used:]]) for name in [*everyone, HUMAN]}
+            regrets.append(max(new[name] for name in everyone) - new[found.name])
+            values.append(new[found.name] - new[HUMAN])
             chosen.append(found.name)
             trainings = found.trainings
         yield {
             **about, "rule": rule.name, "seeds": args.seeds, "runs": args.runs, "trainings": trainings,
             "regret": round(fmean(regrets), 4), "above_human": round(fmean(values), 4), "first_chosen": chosen[0],
+            "may_be_best": may_be_best,
             "means": {x: round(fmean([table[x, s] for s in range(args.seeds)]), 4) for x in [*everyone, HUMAN]},
-            "seconds": result.summary["wall_time"], **records.describe(spec.config.device),
+            "seconds": round(seconds, 1), **records.describe(spec.config.device),
         }  # fmt: skip
 
 

@@ -55,6 +55,7 @@ exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 
 
 def build_parser() -> Parser:
     parser = Parser("auto-shape", __doc__ or "", EPILOG)
+    parser.add_overrides()
     what = parser.add_argument_group("search")
     what.add_argument("--task", help="the task, e.g. Anymal or Cartpole; eval-shapers --task TASK --describe prints it")
     what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")

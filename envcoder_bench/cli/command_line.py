@@ -30,7 +30,7 @@ from envcoder_bench.sources.registry import check_task_name, task_names, with_ta
 VERSION = f"EnvCoderBench {__version__}"
 
 
-class PlainParser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser that names near matches of unknown flags and raises UserError; help keeps its line breaks.
 
     Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
@@ -74,33 +74,30 @@ class PlainParser(argparse.ArgumentParser):
             return f" (did you mean {name}=VALUE, without dashes?)"
         return near_matches(f"--{name}", [flag for action in self._actions for flag in action.option_strings])
 
-
-class Parser(PlainParser):
-    """A PlainParser that also takes key=value overrides of cfg/.
-
-    Args:
-        keys: see ``split_overrides``.
-    """
-
-    def __init__(self, prog: str, description: str, epilog: str, keys: Collection[str] = ()) -> None:
-        super().__init__(prog, description, epilog)
+    def add_overrides(
+        self,
+        text: str = "override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
+        keys: Collection[str] = (),
+    ) -> None:
+        """Take key=value overrides, with a help text; ``keys`` as of ``split_overrides``."""
         self._keys = keys
-        self.add_argument(
-            "overrides",
-            nargs="*",
-            metavar="key=value",
-            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
-        )
+        self.add_argument("overrides", nargs="*", metavar="key=value", help=text)
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may be anywhere, also after a flag that takes several values."""
         rest, overrides = split_overrides(self, words, self._keys)
         args = self.parse_args(rest)
         for word in args.overrides:
-            hint = (_flag_for(word) if hasattr(args, "task") else "") or self._near(word)
+            hint = (_flag_for(word) if "--task" in self._option_string_actions else "") or self._near(word)
             raise UserError(f"'{word}' is neither a flag nor key=value{hint}; see --help")
         args.overrides = overrides
         return args
+
+
+def verb_parser(verb: str, text: str) -> Parser:
+    """Return the parser of a verb, whose help begins with the first line of ``text`` and ends with the rest."""
+    description, _, epilog = text.partition("\n\n")
+    return Parser(f"envcoder-bench {verb}", description, epilog)
 
 
 def _flag_for(word: str) -> str:

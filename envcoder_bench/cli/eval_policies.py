@@ -45,7 +45,8 @@ for another signal), resumable.
 
 def build_parser() -> Parser:
     """Return the parser of the command."""
-    parser = Parser(COMMAND, __doc__ or "", EPILOG, GridSettings.model_fields)
+    parser = Parser(COMMAND, __doc__ or "", EPILOG)
+    parser.add_overrides(keys=GridSettings.model_fields)
     what = parser.add_argument_group("grid")
     what.add_argument("--robot", metavar="NAME", help="spot or anymal_c")
     what.add_argument(

@@ -77,6 +77,7 @@ or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumab
 
 def build_parser() -> Parser:
     parser = Parser("eval-shapers", __doc__ or "", EPILOG)
+    parser.add_overrides()
     _add_candidates(parser.add_argument_group("candidates"))
     _add_effort(parser.add_argument_group("effort"))
     _add_terrains(parser.add_argument_group("terrains"))
@@ -306,7 +307,7 @@ def _main(words: list[str]) -> int:
 
 def _under_stress(folder: Path, args: Any) -> int:
     """Run ``envcoder-bench stress`` with the policies of a run."""
-    from envcoder_bench.cli.verbs import stress
+    from envcoder_bench.cli.run_verbs import stress
 
     flags = {"draws": args.stress_draws, "episodes": args.stress_episodes, "rank_by": args.rank_by}
     flags["device"] = args.device

@@ -4,9 +4,8 @@ import argparse
 import gc
 from pathlib import Path
 
-from envcoder_bench.cli.command_line import PlainParser, count
+from envcoder_bench.cli.command_line import Parser, count, verb_parser
 from envcoder_bench.cli.json_output import show
-from envcoder_bench.cli.overrides import split_overrides
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import stamped_folder
 from envcoder_bench.core.shell import display_path
@@ -33,9 +32,8 @@ exit codes: 0 done; 2 bad input; 130 stopped, resumable.
 _FLAGS = ("llm", "track", "budget", "tasks", "runs", "base_url", "max_cost", "unseen_seed", "output_dir")
 
 
-def score_model_parser() -> PlainParser:
-    description, _, epilog = _SCORE_MODEL.partition("\n\n")
-    parser = PlainParser("envcoder-bench score-model", description, epilog)
+def score_model_parser() -> Parser:
+    parser = verb_parser("score-model", _SCORE_MODEL)
     parser.add_argument("--llm", metavar="MODEL", help="as of auto-shape; or human or unshaped, which need no search")
     parser.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
     parser.add_argument(
@@ -54,16 +52,13 @@ def score_model_parser() -> PlainParser:
     parser.add_argument(
         "--resume", metavar="DIR", help="continue the score in DIR; takes a higher --max_cost, and no other flags"
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="change a key of cfg/ in all searches")
+    parser.add_overrides("change a key of cfg/ in all searches")
     return parser
 
 
 def score_model(words: list[str]) -> int:
-    parser = score_model_parser()
-    rest, overrides = split_overrides(parser, words)
-    args = parser.parse_args(rest)
-    for word in args.overrides:
-        parser.error(f"'{word}' is neither a flag nor key=value")
+    args = score_model_parser().parse(words)
+    overrides = args.overrides
     used_flags = [name for name in _FLAGS if getattr(args, name) is not None and name != "max_cost"]
     if args.resume and (used_flags or overrides):
         others = ", ".join([*(f"--{name}" for name in used_flags), *overrides])
@@ -140,9 +135,8 @@ exit codes: 0 done; 2 bad input, or a score that does not agree with its folder,
 """
 
 
-def leaderboard_parser() -> PlainParser:
-    description, _, epilog = _LEADERBOARD.partition("\n\n")
-    parser = PlainParser("envcoder-bench leaderboard", description, epilog)
+def leaderboard_parser() -> Parser:
+    parser = verb_parser("leaderboard", _LEADERBOARD)
     parser.add_argument("action", choices=("add",), help="what to do")
     parser.add_argument("folder", metavar="FOLDER", help="the folder of a score")
     parser.add_argument("--site", metavar="DIR", default="leaderboard", help="the site (default: %(default)s)")

@@ -37,7 +37,8 @@ _IMPORTABLE = "a candidate is one file; torch, numpy, math, typing, dataclasses 
 # remedies by words of a message
 _REMEDIES = {
     "control flow": "write torch.where(condition, a, b)",
-    "joins the environments": "reduce with dim=-1; NaN stops a candidate without an assert or if",
+    "joins the environments": "reduce with dim=-1, and write torch.where(condition, a, b) in place of if; "
+    "NaN stops a candidate without an assert",
     "an earlier call has kept": "read actions and progress_buf of the state; compute constants at the top of the file",
     "single environments": "compare torch.arange(n) and use torch.where",
     "library's generator": "use torch.rand or similar",

@@ -158,6 +158,11 @@ class FitnessModel:
         of_all = self._differences(np.atleast_1d(first), np.atleast_1d(second))
         return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
 
+    def p_values(self, names: str | Sequence[str], others: str | Sequence[str]) -> np.ndarray:
+        """Return the p-values of ``differences``, without their intervals, which take longer."""
+        first, second = np.broadcast_arrays(self._indices(names), self._indices(others))
+        return self._tests(np.atleast_1d(first), np.atleast_1d(second))[1]
+
     def _indices(self, names: str | Sequence[str]) -> np.ndarray:
         return np.array(self._index[names] if isinstance(names, str) else [self._index[name] for name in names], int)
 
@@ -167,7 +172,7 @@ class FitnessModel:
         rows, columns = np.triu_indices(len(index), 1)
         parts = range(0, len(rows), MOST_PAIRS)
         pairs = [(index[rows[k : k + MOST_PAIRS]], index[columns[k : k + MOST_PAIRS]]) for k in parts]
-        p_values = corrected(np.concatenate([*(self._differences(a, b)[3] for a, b in pairs), np.empty(0)]), looks)
+        p_values = corrected(np.concatenate([*(self._tests(a, b)[1] for a, b in pairs), np.empty(0)]), looks)
         apart = np.zeros((len(index), len(index)), dtype=bool)
         apart[rows, columns] = np.array(p_values) < LEVEL
         return apart | apart.T
@@ -186,30 +191,35 @@ class FitnessModel:
 
     def _differences(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the fields of ``Difference`` of candidates ``a`` minus ``b``, ``(n,)``."""
+        mean, p, seeds, error, freedom, unseen, worth = self._tests(a, b)
+        low = high = np.full(len(b), NAN)
+        if self._raw is not None:
+            from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+            errors = np.broadcast_to(stdtrit(freedom, 1 - LEVEL / 2) * error, (2, len(b)))
+            ends = self._farthest(errors, np.array([[BELOW, ABOVE], [ABOVE, BELOW]]), np.stack((a, b)))
+            low, high = mean - ends[BELOW], mean + ends[ABOVE]
+            if self._bounded:
+                low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        width = self._width
+        return mean * width, low * width, high * width, p, seeds, error * width, freedom, unseen * width, worth
+
+    def _tests(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return mean, p, seeds, error, freedom, unseen, worth, of ``Difference``, unscaled, ``(n,)``."""
         gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
         seeds = np.isfinite(gaps).sum(axis=1)
         mean = np.where(seeds > 0, known_mean(gaps, 1), self._mean[a] - self._mean[b])
-        unknown = np.full(len(b), NAN)
         if self._raw is None:
-            nothing = np.zeros(len(b)), np.ones(len(b))
-            return mean * self._width, unknown, unknown, unknown, seeds, unknown, unknown, *nothing
-        from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
+            unknown = np.full(len(b), NAN)
+            return mean, unknown, seeds, unknown, unknown, np.zeros(len(b)), np.ones(len(b))
+        from scipy.special import stdtr  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
-        variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
-        # independent errors: the root of the sum of their squares (Zou and Donner, 2008)
-        squared = stdtrit(freedom, 1 - LEVEL / 2) ** 2 * variance
-        both = np.stack((a, b))
-        low = mean - self._farthest(squared, (BELOW, ABOVE), both)
-        high = mean + self._farthest(squared, (ABOVE, BELOW), both)
-        if self._bounded:
-            low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
-        unseen, worth = self._unseen_at(np.abs(mean), sides, both)
-        unseen = np.hypot(*unseen)
-        p = 2.0 * stdtr(freedom, -np.sqrt(np.maximum(mean**2 - unseen**2, 0.0) / variance))
-        row = mean * self._width, low * self._width, high * self._width, p, seeds
-        return *row, np.sqrt(variance) * self._width, freedom, unseen * self._width, worth.min(axis=0)
+        unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))
+        p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / error)
+        return mean, p, seeds, error, freedom, unseen, worth
 
     @cached_property
     def chances(self) -> dict[str, float]:
@@ -262,8 +272,8 @@ class FitnessModel:
             # one that is unlike the others is drawn to them too much
             low = min(grid[first] - cells[first] / 2, self._mean[k] - errors[k])
             high = max(grid[last] + cells[last] / 2, self._mean[k] + errors[k])
-            low = mean - math.hypot(mean - low, common, self._unseen[0, k])
-            high = mean + math.hypot(high - mean, common, self._unseen[1, k])
+            low = mean - float(farthest(np.hypot(mean - low, common), self._unseen[BELOW, k]))
+            high = mean + float(farthest(np.hypot(high - mean, common), self._unseen[ABOVE, k]))
             if self._bounded:
                 low, high = max(low, 0.0), min(high, 1.0)
             found[self.names[k]] = self._value(mean), self._value(low), self._value(high)
@@ -416,37 +426,38 @@ class FitnessModel:
         else:
             half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
             low, high = self._mean - half, self._mean + half
-        every = np.arange(len(self.names))[None]
-        low, high = (
-            self._mean - self._farthest((self._mean - low) ** 2, (BELOW,), every),
-            self._mean + self._farthest((high - self._mean) ** 2, (ABOVE,), every),
-        )
+        errors = np.stack((self._mean - low, high - self._mean))
+        ends = self._farthest(errors, np.array([[BELOW, ABOVE]]), np.arange(len(self.names))[None])
+        low, high = self._mean - ends[BELOW], self._mean + ends[ABOVE]
         return np.stack((np.maximum(low, 0.0), np.minimum(high, 1.0)) if self._bounded else (low, high))
 
     @cached_property
     def _unseen(self) -> np.ndarray:
         """``(2, candidates)``: how far the truth may be below and above the mean by outcomes that were not seen."""
-        every = np.arange(len(self.names))
-        return np.stack([self._farthest(0.0 * self._mean, (side,), every[None]) for side in (BELOW, ABOVE)])
+        every = np.arange(len(self.names))[None]
+        return self._farthest(np.zeros((2, len(self.names))), np.array([[BELOW, ABOVE]]), every)
 
-    def _farthest(self, squared: np.ndarray, sides: Sequence[int], which: np.ndarray) -> np.ndarray:
-        """Return the greatest distance of a truth from the mean that is possible, ``(n,)``.
+    def _farthest(self, error: np.ndarray, sides: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Return ``farthest`` for what ``_unseen_at`` allows for at that distance, ``(2, n)``.
 
-        Its square is at most that of errors, ``squared``, and of what ``_unseen_at`` allows for at this distance.
+        Args:
+            error: ``(2, n)`` of the two ends of an interval.
+            sides: ``(k, 2)`` for each candidate and end, BELOW or ABOVE.
+            which: ``(k, n)`` candidates.
         """
-        column = np.array(sides)[:, None]
-        near = np.sqrt(squared)
         if not self._reach.any():
-            return near
-        far = np.sqrt(squared + (self._reach[column, which] ** 2).sum(axis=0))
+            return error
+        sides, which = np.repeat(sides, which.shape[1], axis=1), np.tile(which, 2)
+        near = error.ravel()
+        far = near + self._reach[sides, which].sum(axis=0)
         for _ in range(HALVINGS):
             middle = (near + far) / 2
-            possible = middle**2 <= squared + (self._unseen_at(middle, column, which)[0] ** 2).sum(axis=0)
+            possible = middle <= farthest(error.ravel(), self._unseen_at(middle, sides, which)[0])
             near, far = np.where(possible, middle, near), np.where(possible, far, middle)
-        return far
+        return far.reshape(error.shape)
 
     def _unseen_at(self, distance: np.ndarray, sides: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return how far outcomes that were not seen may move a truth, and the number of seeds that say so.
+        """Return how far outcomes that were not seen may move a truth, and the least number of seeds that say so.
 
         These are the candidate's own seeds, and those of others that say that seeds do not come near a truth at this
         distance from its mean: all are nearer to the mean, by APART of the distance. So a candidate that is unlike all
@@ -462,7 +473,9 @@ class FitnessModel:
             for sign, (ends, seeds) in zip((1, -1), self._ends)
         )
         worth = np.maximum(np.where(sides == BELOW, below, above), self._count[which])
-        return self._reach[sides, which] * unseen_share(worth), worth
+        # of two candidates both may have them: independent errors (Zou and Donner, 2008)
+        unseen = self._reach[sides, which] * unseen_share(worth)
+        return np.sqrt((unseen**2).sum(axis=0)), worth.min(axis=0)
 
     @cached_property
     def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -532,3 +545,19 @@ def _proportion_interval(
 def unseen_share(seeds: np.ndarray) -> np.ndarray:
     """Return the share of seeds that may have an outcome that none of so many had, at 95 %."""
     return 1.0 - LEVEL ** (1.0 / seeds)
+
+
+def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    """Return how far from the mean the truth may be by an error of the mean and by outcomes that no seed had.
+
+    A truth that is so far needs both at once, so their probabilities multiply. The logarithm of that of unseen outcomes
+    is nearly linear in how far they move the mean, that of an error is quadratic: of ``unseen`` and of the square of
+    ``error``, each of which alone has a probability of 5 %, the shares add up to at most 1.
+    """
+    return np.where(error < 2.0 * unseen, unseen + error**2 / (4.0 * np.maximum(unseen, 1e-300)), error)
+
+
+def least_error(distance: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    """Return the error that explains a distance together with unseen outcomes: the inverse of ``farthest``."""
+    with_both = 2.0 * np.sqrt(unseen * np.maximum(distance - unseen, 0.0))
+    return np.where(distance < 2.0 * unseen, with_both, distance)

@@ -11,7 +11,7 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.words import counted, decimal_places, fixed, number
-from envcoder_bench.results.fitness_model import Difference, FitnessModel, unseen_share
+from envcoder_bench.results.fitness_model import Difference, FitnessModel, farthest, least_error, unseen_share
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.statistics import LEVEL, NAN, corrected, look_level
@@ -148,7 +148,7 @@ def at_level(difference: Difference, level: float) -> Difference:
 
     share, of_one = (1.0 - x ** (1.0 / difference.worth) for x in (math.sqrt(level * LEVEL), LEVEL))
     unseen = difference.unseen * share / of_one
-    told = math.sqrt(max(difference.mean**2 - unseen**2, 0.0)) / difference.error
+    told = float(least_error(np.abs(difference.mean), np.array(unseen))) / difference.error
     return replace(difference, p=2.0 * float(stdtr(difference.freedom, -told)), unseen=unseen)
 
 
@@ -235,7 +235,7 @@ def _least_effects(difference: Difference, level: float | np.ndarray) -> np.ndar
     needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
     times = seeds / difference.seeds
     unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
-    return np.hypot(needed * difference.error / np.sqrt(times), unseen)
+    return farthest(needed * difference.error / np.sqrt(times), unseen)
 
 
 def _unknown(difference: Difference) -> str:

@@ -90,27 +90,43 @@ def _signature(text: str, types: Sequence[str]) -> Signature | None:
     """Return the signature of each function that a text defines; None if it cannot be read."""
     try:
         source = shaping_source(text, types)
-        return {type_: _code(source, names) for type_, names in source.shapers(types).items()}
+        return {type_: _code(source, names, type_ == REWARD) for type_, names in source.shapers(types).items()}
     except (UnsupportedCode, RecursionError):
         return None
 
 
-def _code(source: Source, names: Sequence[str]) -> tuple[str, tuple[float, ...]]:
+def _code(source: Source, names: Sequence[str], is_reward: bool) -> tuple[str, tuple[float, ...]]:
     codes, numbers = [], list[float]()
-    for name in sorted(source.reachable(names)):
-        if isinstance(source.definitions[name], (ast.Import, ast.ImportFrom)):
-            continue
-        statement = ast.parse(source.code(source.definitions[name]))
-        reader = _Plain()
+    reachable = {name: source.definitions[name] for name in sorted(source.reachable(names))}
+    statements = {
+        name: ast.parse(source.code(statement))
+        for name, statement in reachable.items()
+        if not isinstance(statement, (ast.Import, ast.ImportFrom))
+    }
+    named = not is_reward or any(_reads_entry(x) for statement in statements.values() for x in ast.walk(statement))
+    for name, statement in statements.items():
+        reader = _Plain(named)
         codes.append(f"{name} {ast.dump(reader.visit(statement))}")
         numbers += reader.numbers
     return "\n".join(codes), tuple(numbers)
 
 
-class _Plain(ast.NodeTransformer):
-    """Replaces numbers, docstrings and local names, and collects the numbers in order."""
+def _reads_entry(node: ast.AST) -> bool:
+    """Return whether an expression reads or sets an entry of a dict by its name, other than of the state."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+        return False
+    return isinstance(node.slice.value, str) and getattr(node.value, "id", "") != "state_dict"
 
-    def __init__(self) -> None:
+
+class _Plain(ast.NodeTransformer):
+    """Replaces numbers, docstrings and local names, and collects the numbers in order.
+
+    Args:
+        named: whether names of entries in dicts count; those of the components of a reward do not.
+    """
+
+    def __init__(self, named: bool) -> None:
+        self._named = named
         self.numbers: list[float] = []
         self._locals: dict[str, str] = {}
 
@@ -131,6 +147,11 @@ class _Plain(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         node.id = self._locals.get(node.id, node.id)
         return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        if not self._named:
+            node.keys = [ast.Constant("") if isinstance(key, ast.Constant) else key for key in node.keys]
+        return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if type(node.value) in (int, float):
@@ -189,7 +210,9 @@ def _is_constant(function: ast.FunctionDef, names: Container[str]) -> bool:
 
 
 def _values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes whose values count, not only their shapes."""
+    """Yield the nodes whose values count, not only their shapes; a product with 0 has no such values."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and any(map(_is_zero, (node.left, node.right))):
+        return
     if isinstance(node, ast.Attribute) and node.attr in _SIZES:
         return
     if isinstance(node, ast.Call):
@@ -201,3 +224,7 @@ def _values(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _values(child)
+
+
+def _is_zero(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0

@@ -23,9 +23,10 @@ _SETTINGS = {
     "Python's limit of digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
 }
 _OWNERS: dict[str, Any] = {
-    **{module.__name__: module for module in (math, random, builtins, np, np.linalg, torch, torch_utils)},
-    **{module.__name__: module for module in (torch.nn.functional, torch.linalg, torch.special, torch.fft)},
-    "torch.Tensor": torch.Tensor,
+    **{module.__name__: module for module in (math, random, builtins, np, np.linalg, np.random, np.fft, torch_utils)},
+    **{module.__name__: module for module in (torch, torch.nn.functional, torch.linalg, torch.special, torch.fft)},
+    **{module.__name__: module for module in (torch.random, torch.nn)},
+    **{f"torch.{each.__name__}": each for each in (torch.Tensor, torch.nn.Module)},
 }
 _ABSENT = object()
 MOST_NAMED = 3
@@ -35,8 +36,9 @@ MOST_NAMED = 3
 def shared_settings() -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
-    Private attributes do not count, nor new ones, except of ``torch.Tensor``, where they hide those of its base. A
-    filter that turns warnings into exceptions, also in code of others, is removed without an error.
+    Private attributes do not count, nor new ones, except of classes, where they hide those of the base. Other modules,
+    as functools or SciPy, are not watched. A filter that turns warnings into exceptions, also in code of others, is
+    removed without an error.
     """
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}

@@ -1,4 +1,4 @@
-"""MuJoCo's viewer for a recording, in a window or, without a display, in a browser.
+"""MuJoCo's viewer for a recording, in a window.
 
 It plays the episodes one after the other, in real time, until it is closed.
 """
@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.folders import has_package
 from envcoder_bench.video.recording import Recording
 
 
@@ -20,23 +19,13 @@ def has_display() -> bool:
 
 
 def missing() -> str:
-    """Return why neither MuJoCo's viewer nor its web viewer can be opened here; empty if one can."""
-    if has_display() or has_package("mujoco.studio.launch_web"):
-        return ""
-    return (
-        "--view needs a display (DISPLAY is not set), or MuJoCo 4 for its web viewer: pip install"
-        " 'mujoco>=4', or write a video with --video FILE"
-    )
+    """Return why MuJoCo's viewer cannot be opened here; empty if it can."""
+    return "" if has_display() else "--view needs a display (DISPLAY is not set): leave it out to write a video"
 
 
 def view(recording: Recording, model: bytes) -> None:
-    """Open the viewer in a process of its own and wait until it is closed; without a display, the web viewer.
-
-    Raises:
-        UserError: it cannot be opened.
-    """
+    """Open the viewer in a process of its own and wait until it is closed. Raises UserError if it cannot be opened."""
     command = [sys.executable, "-m", "envcoder_bench.sim.viewing"]
-    web = [] if has_display() else ["web"]
     if sys.platform == "darwin":
         command[0] = str(Path(sys.executable).with_name("mjpython"))  # MuJoCo's viewer needs its own main thread
     package = str(Path(__file__).resolve().parent.parent.parent)
@@ -47,8 +36,7 @@ def view(recording: Recording, model: bytes) -> None:
         (folder / "model.mjb").write_bytes(model)
         recording.save(folder / "recording.npz")
         files = [str(folder / "model.mjb"), str(folder / "recording.npz")]
-        words = [*command, *files, *web]
-        with subprocess.Popen(words, env={**environment, "PYTHONPATH": paths}) as process:
+        with subprocess.Popen([*command, *files], env={**environment, "PYTHONPATH": paths}) as process:
             code = _wait(process)
     if code:
         raise UserError("MuJoCo's viewer could not be opened, see above: write a video with --video FILE")

@@ -50,7 +50,7 @@ def play(sim, steps: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "steps"), [("Anymal", 8), ("AllegroHand", 4), ("Ant", 20)])
+@pytest.mark.parametrize(("task", "steps"), [("Anymal", 8), ("AllegroHand", 4)])
 def test_deterministic_simulation_is_bitwise_independent_of_contact_order(task: str, steps: int) -> None:
     plain, shuffled = (play(make_sim(task, seed), steps) for seed in (None, 1))
     assert any(not torch.equal(a, b) for a, b in zip(plain, shuffled))

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 2, "--no_baselines"]
 MINE = """
 import torch
 from isaacgym.torch_utils import torch_rand_float

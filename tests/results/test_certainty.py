@@ -19,7 +19,7 @@ from certainty_designs import (
 )
 
 from envcoder_bench.report.certainty import unseen
-from envcoder_bench.results.fitness_model import FitnessModel
+from envcoder_bench.results.fitness_model import FitnessModel, farthest, least_error
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
@@ -75,6 +75,16 @@ def test_without_bounds_a_seed_may_fail_as_the_untrained_policy_does():
     shown = {row.candidate: row for row in rank(rows)}
     assert shown["a"].vs_human_ci_low < 0 and 0.4 < shown["a"].unseen < 1 - 0.05**0.5
     assert {row.candidate: row for row in rank(rows[:4])}["a"].vs_human_ci_low > 0
+
+
+def test_an_error_and_unseen_outcomes_explain_less_together_than_if_each_were_certain():
+    error, unseen = np.meshgrid(np.linspace(0.0, 0.4, 9), np.linspace(0.0, 0.4, 9))
+    together = farthest(error, unseen)
+    assert (together >= np.maximum(error, unseen) - 1e-12).all() and (together <= np.hypot(error, unseen) + 1e-12).all()
+    assert (least_error(together, unseen) == pytest.approx(error)) and (least_error(0.99 * unseen, unseen) == 0.0).all()
+    # the greatest sum, where the shares of the two add up to 1
+    shares = np.linspace(0.0, 1.0, 2001)[:, None, None]
+    assert together == pytest.approx((unseen * shares + error * np.sqrt(1.0 - shares)).max(axis=0), abs=1e-6)
 
 
 def test_share_that_was_not_seen_is_that_of_clopper_and_pearson():

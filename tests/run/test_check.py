@@ -7,9 +7,6 @@ from helpers import write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run import lint
-from envcoder_bench.run.inputs import resolve
-from envcoder_bench.run.prepare.environments import build_task
-from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sources.registry import task_names
 from envcoder_bench.tools.check import CheckResult, check_candidates, render_check
 
@@ -69,11 +66,10 @@ def test_check_reports_functions_that_are_not_compiled_and_why(checked):
     assert not rows["good"].not_compiled and not rows["good"].notes and not rows["human"].not_compiled
 
 
-@pytest.mark.parametrize("task", ["Ant", "Humanoid"])
-def test_candidates_are_checked_on_a_state_with_torques(tmp_path, task):
+def test_candidates_are_checked_on_a_state_with_torques(tmp_path):
     code = "def compute_reward(dof_force_tensor):\n    x = dof_force_tensor.abs().mean(dim=1)\n    return x / x.max()\n"
     write_candidates(tmp_path, {"scaled": code})
-    row = by_name(check_candidates(task, SMALL, [tmp_path]))["scaled"]
+    row = by_name(check_candidates("Ant", SMALL, [tmp_path]))["scaled"]
     assert row.status == "ok", row.error
 
 
@@ -103,11 +99,11 @@ def test_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
 
 @pytest.mark.parametrize("task", task_names())
 def test_every_task_has_candidates_that_pass_the_check(task):
-    result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0")
+    few_tiles = ["task.env.terrain.numLevels=2", "task.env.terrain.borderSize=3"] * ("Terrain" in task)
+    result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3", *few_tiles], candidate_idx="0")
     assert result.passed and len(result.rows) == 3
     assert all(row.reward is not None and row.obs_dim and row.action_dim for row in result.rows)
     assert not any(row.not_compiled for row in result.rows if row.baseline)
-    assert build_task(RunSpec.of(resolve(task, SMALL).config), 1).num_dofs  # nothing of it stays behind
 
 
 def test_untrusted_files_are_checked_in_the_jail(checked, capfd):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, COSINE, SETTINGS, results, run, stopped_at, write_candidates
+from helpers import CARTPOLE_QUICK, COSINE, SETTINGS, TINY, TINY_WORDS, results, run, stopped_at, write_candidates
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.export.write import export_policy
@@ -26,7 +26,10 @@ def compute_critic_observation(dof_pos, dof_vel, progress_buf):
     "privileged": SEES.format("torch.cat((state_dict['dof_pos'], torch.sin(state_dict['dof_pos'])), dim=1)"),
 }
 SEPARATE = "train.params.network.separate=true"
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4, "checkpoint_minutes=0", SEPARATE]
+WORDS = [
+    *CARTPOLE_QUICK, *TINY_WORDS, "--num_envs_per_candidate", 8, "--learning_iterations", 4, "checkpoint_minutes=0",
+    SEPARATE, "compile_shapers=true",
+]  # fmt: skip
 
 
 def exported(folder, candidate):
@@ -69,7 +72,8 @@ def test_untrusted_code_may_define_them(among, tmp_path):
 
 @pytest.mark.slow
 def test_stopped_run_and_race_end_as_the_whole_run(among, tmp_path):
-    settings = {**SETTINGS, "num_envs_per_candidate": 8, "checkpoint_minutes": 0, "train.params.network.separate": True}
+    settings = {**SETTINGS, **TINY, "num_envs_per_candidate": 8, "checkpoint_minutes": 0, "compile_shapers": True}
+    settings["train.params.network.separate"] = True
     stopped = evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "stopped", **stopped_at(2), **settings)
     assert not stopped.complete
     assert resume(stopped.folder).complete

@@ -13,6 +13,7 @@ import torch
 from helpers import (
     CARTPOLE_QUICK,
     SETTINGS,
+    SHORT,
     TABLES,
     Killed,
     assert_same_policies,
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.slow
 GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
-    "checkpoint_minutes=0", "--no_baselines",
+    "checkpoint_minutes=0", "--no_baselines", "compile_shapers=false",
 ]  # fmt: skip
 
 
@@ -176,44 +177,41 @@ def test_resume_of_an_unusable_run_reports_the_damage_and_keeps_files(tmp_path, 
 
 
 LOST = r"\.csv: \d+ rows from before are lost; the run continues"
-GOES_ON = {
-    "curves missing": (lambda f: (f / "curves.csv").unlink(), rf"curves{LOST}"),
-    "curves cut": (lambda f: cut(f / "curves.csv", 300), rf"curves{LOST}"),
-    "points empty": (lambda f: cut(f / "points.csv", 0), rf"points{LOST}"),
-    **{
-        f"config cut after {share} %": (
-            lambda f, share=share: cut(f / "config.yaml", len((f / "config.yaml").read_bytes()) * share // 100),
+GOES_ON = {  # what is done to a killed run: all that is said
+    "logs missing, empty and cut, config edited": (
+        lambda f: (
+            (f / "curves.csv").unlink(),
+            cut(f / "points.csv", 0),
+            cut(f / "results.csv", 100) if (f / "results.csv").exists() else None,
+            replace(f / "config.yaml", "max_memory: null", "max_memory: 8GiB"),
+        ),
+        [
+            rf"curves{LOST}",
+            rf"points{LOST}",
+            r"config\.yaml was changed since the run began \(max_memory: null -> 8GiB\): using the new values",
+        ],
+    ),
+    "curves cut, config cut, other versions": (
+        lambda f: (
+            cut(f / "curves.csv", 300),
+            cut(f / "config.yaml", len((f / "config.yaml").read_bytes()) // 2),
+            replace(f / "run.json", f'"torch": "{torch.__version__}"', '"torch": "1.0"'),
+        ),
+        [
+            rf"curves{LOST}",
             r"config\.yaml is damaged \(its end is missing\): using the config in run\.json",
-        )
-        for share in (0, 50, 99)
-    },
-    "config without a key": (
-        lambda f: replace(f / "config.yaml", "seeds: 1\n", ""),
-        r"config\.yaml is damaged \(seeds is missing\): using the config in run\.json",
-    ),
-    "config unreadable": (
-        lambda f: replace(f / "config.yaml", "seeds: 1\n", "seeds: [1\n"),
-        r"config\.yaml is damaged \(line \d+: .*\): using the config in run\.json",
-    ),
-    "config missing": (lambda f: (f / "config.yaml").unlink(), r"config\.yaml is damaged \(No such file"),
-    "config edited": (
-        lambda f: replace(f / "config.yaml", "max_memory: null", "max_memory: 8GiB"),
-        r"config\.yaml was changed since the run began \(max_memory: null -> 8GiB\): using the new values",
+            r"the run is resumed with torch \S+ \(was 1\.0\): the results may not be bitwise those of an uninterrupted",
+        ],
     ),
     "record cut": (
         lambda f: cut(f / "run.json", 200),
-        r"run\.json is damaged .*: changes of config\.yaml cannot be detected\n.*the software and device with",
+        [r"run\.json is damaged .*: changes of config\.yaml cannot be detected", "the software and device with"],
     ),
     "record gone": (
         lambda f: (f / "run.json").unlink(),
-        r"the software and device with which the run began are unknown",
+        ["changes of config.yaml cannot be detected", "the software and device with which the run began are unknown"],
     ),
-    "other versions": (
-        lambda f: replace(f / "run.json", f'"torch": "{torch.__version__}"', '"torch": "1.0"'),
-        r"the run is resumed with torch \S+ \(was 1\.0\): the results may not be bitwise those of an uninterrupted run",
-    ),
-    "results cut": (lambda f: cut(f / "results.csv", 100) if (f / "results.csv").exists() else None, r""),
-    "nothing": (lambda f: None, r""),
+    "nothing": (lambda f: None, []),
 }
 
 
@@ -221,15 +219,35 @@ GOES_ON = {
 def test_resume_of_a_usable_run_completes_and_reports_what_is_missing(tmp_path, killed, finished, capsys, what):
     folder = tmp_path / "run"
     shutil.copytree(killed, folder)
-    damage, message = GOES_ON[what]
+    damage, messages = GOES_ON[what]
     damage(folder)
     assert main(["--resume", str(folder)]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if re.match(rf"{re.escape(str(folder))}\S*: ", line)]
-    assert bool(told) == bool(message) and re.search(message, "\n".join(told)), told
+    assert len(told) == len(messages), told
+    assert all(any(re.search(message, line) for line in told) for message in messages), told
     assert text_of(folder, "results.csv").replace(str(killed.parent), "") == text_of(finished, "results.csv")
     config, record = (folder / "config.yaml").read_text(), json.loads((folder / "run.json").read_text())
-    assert config == record["config"] or what == "config edited"
-    assert len(record["software"]) == (2 if what == "other versions" else 1)
+    assert config == record["config"] or "config edited" in what
+    assert len(record["software"]) == (2 if "other versions" in what else 1)
+
+
+CONFIGS = {  # what is done to config.yaml: why that in run.json is used
+    "cut after 0 %": (lambda file: cut(file, 0), "its end is missing"),
+    "cut after 99 %": (lambda file: cut(file, len(file.read_bytes()) * 99 // 100), "its end is missing"),
+    "without a key": (lambda file: replace(file, "seeds: 1\n", ""), "seeds is missing"),
+    "unreadable": (lambda file: replace(file, "seeds: 1\n", "seeds: [1\n"), r"line \d+: .*"),
+    "missing": (lambda file: file.unlink(), "No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("what", CONFIGS)
+def test_a_damaged_config_is_that_of_the_record(tmp_path, killed, what):
+    whole = RunFolder.open(killed)
+    damage, reason = CONFIGS[what]
+    folder = RunFolder.open(shutil.copytree(killed, tmp_path / "run"))
+    damage(folder.config)
+    assert folder.read() == whole.read() and not whole.notes
+    assert re.fullmatch(rf"config\.yaml is damaged \({reason}\): using the config in run\.json", *folder.notes)
 
 
 COMPLETE = {
@@ -312,6 +330,8 @@ def test_all_that_open_a_run_whose_task_is_gone_name_config_and_remedy(
             assert command([*map(str, words)]) == 2
             told = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
             assert len(told) == 1 and re.search(rf"error: {folder}/config\.yaml: .*{GONE[address]}", told[0]), told
+        if address != "no_such_module:Pole":
+            continue
         # what the files say needs no task
         assert verbs.main(["report", str(folder)]) == verbs.main(["compare", str(folder), str(finished)]) == 0
         changed = {name for name, content in contents(folder).items() if before.get(name) != content}
@@ -331,18 +351,18 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)  # each reads each file, and each content is read by one of them
 def test_files_with_anything_in_them_end_in_a_message(tmp_path, finished, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     names = ["results.csv", "summary.json", "run.json", "config.yaml", "curves.csv", "components.csv", "points.csv"]
-    for name in names:
-        for number, content in enumerate(ODD[name.split(".")[1]]):
-            folder = tmp_path / f"{number}_{name}"
-            shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("tensorboard", "states"))
-            (folder / name).write_bytes(content)
-            code = COMMANDS[command](folder, finished)
-            told = capsys.readouterr().err
-            assert code in (0, 2) and "Traceback" not in told, (name, content[:9], told)
+    for number, name in enumerate(names, [*COMMANDS].index(command)):
+        contents = ODD[name.split(".")[1]]
+        folder = tmp_path / name
+        shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("tensorboard", "states"))
+        (folder / name).write_bytes(content := contents[number % len(contents)])
+        code = COMMANDS[command](folder, finished)
+        told = capsys.readouterr().err
+        assert code in (0, 2) and "Traceback" not in told, (name, content[:9], told)
 
 
 @pytest.mark.parametrize("content", [None, b"[]"])
@@ -357,8 +377,8 @@ def test_run_without_its_record_cannot_be_extended(tmp_path, finished, capsys, c
 
 
 SMALL = {
-    **SETTINGS, "num_envs_per_candidate": 2, "learning_iterations": 3, "no_baselines": True, "compile_shapers": False,
-    "checkpoint_minutes": 0,
+    **SETTINGS, "num_envs_per_candidate": 2, "learning_iterations": 2, "no_baselines": True, "compile_shapers": False,
+    "checkpoint_minutes": 0, **SHORT,
 }  # fmt: skip
 
 

@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 
 from envcoder_bench.cli.eval_shapers import main
@@ -15,9 +17,14 @@ SMALL = {
 }
 
 
+@functools.cache  # it builds the task
+def described(name, width):
+    return describe(name, width, SMALL.get(name, []))
+
+
 @pytest.mark.parametrize(("name", "width"), [*((name, 80) for name in task_names()), ("Humanoid", 110)])
 def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
-    task, text = shipped_class(name), describe(name, width, SMALL.get(name, []))
+    task, text = shipped_class(name), described(name, width)
     state = text.split("state_dict, ")[1]
     for key, field in task.fields.items():
         line = next(line for line in state.splitlines() if line.startswith(f"  {key} "))
@@ -33,9 +40,8 @@ def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
 
 @pytest.mark.parametrize("name", task_names())
 def test_description_has_values_of_constants_and_joint_and_body_names(name):
-    words = SMALL.get(name, [])
-    task = find_spec(name).make(compose_config(name, words).task, 1, "mujoco_cpu", "cpu")
-    flat = " ".join(describe(name, overrides=words).split())
+    task = find_spec(name).make(compose_config(name, SMALL.get(name, [])).task, 1, "mujoco_cpu", "cpu")
+    flat = " ".join(described(name, 80).split())
     for key, value in task.constants.items():
         told = shown(value.tolist())
         after = flat.split(f" {key} constant ")[1]

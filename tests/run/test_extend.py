@@ -4,11 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import helpers
 import pytest
 from helpers import (
-    CANDIDATES,
     CARTPOLE_QUICK,
     TABLES,
+    TINY_WORDS,
     Killed,
     assert_same_policies,
     assert_same_tables,
@@ -28,7 +29,8 @@ from envcoder_bench.run.train.executor import Executor
 
 pytestmark = pytest.mark.slow
 
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, *TINY_WORDS]
+CANDIDATES = {**helpers.CANDIDATES, "breaks_midway": helpers.BREAKS_MIDWAY.replace("25", "3")}
 FEW, MANY = ("breaks_midway", "cosine"), tuple(sorted(CANDIDATES))
 
 

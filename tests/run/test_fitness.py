@@ -47,7 +47,10 @@ def compute_fitness(state_dict):
 '''
 EFFORT = '"""Minus the effort."""\ndef compute_fitness(actions):\n    return -1.0 - (actions**2).sum(dim=1)\n'
 ONES = '"""Steps."""\ndef compute_fitness(pole_angle):\n    return torch.ones_like(pole_angle)\n'
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4]
+WORDS = [
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4, "compile_shapers=false",
+    "train.params.config.horizon_length=8",
+]  # fmt: skip
 N = 7
 
 

@@ -15,7 +15,7 @@ from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.sources.shipped import shipped_class
 
-SPLIT_AT, ITERATIONS = 3, 6
+SPLIT_AT, ITERATIONS = 2, 4
 CARTPOLE = {
     "cosine": CANDIDATES["cosine"],
     "five_actions": FIVE_ACTIONS,
@@ -60,8 +60,8 @@ def one_thread():
 
 
 def _config(task, *more):
-    size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=6"]
-    evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=3", "evaluation.points=3"]
+    size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=4"]
+    evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=3", "evaluation.points=2"]
     few = "train.params.config.mini_epochs=2"
     return compose_config(task, ["sim=mujoco_cpu", "device=cpu", few, *size, *evaluation, *more])
 

@@ -9,8 +9,8 @@ from helpers import (
     assert_same_policies,
     assert_same_tables,
     contents,
+    fork_process,
     run,
-    start_process,
     stop_at,
     stopped_when,
     write_candidates,
@@ -32,6 +32,7 @@ def compute_reward(pole_angle, progress_buf, actions):
 ITERATIONS = 8
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "checkpoint_minutes=0",
+    "compile_shapers=false",
 ]  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def _assert_left_alone_while_another_process_works_on_it(output, capsys):
 
 def test_killed_process_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted, capsys):
     output = tmp_path / "run"
-    process = start_process(_words(tmp_path), output)
+    process = fork_process(_words(tmp_path), output)
     assert stop_at(process, lambda: _has_reached(output, 1), signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "summary.json").exists()
     # what the user does to the file meanwhile does not matter: the run has its own copy

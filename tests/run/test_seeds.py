@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CARTPOLE_QUICK, TABLES, assert_same_policies, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, SHORT, TABLES, assert_same_policies, results, run, write_candidates
 
 import envcoder_bench
 from envcoder_bench.cli.eval_shapers import main
@@ -27,7 +27,10 @@ ONE_ON_A_CPU = (
     "1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread of seeds; --seeds 3 trains three"
 )
 COSINE = {"cosine": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4]
+WORDS = [
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 2, "compile_shapers=false",
+    *(f"{key}={x}" for key, x in SHORT.items()),
+]  # fmt: skip
 
 
 def auto(*overrides, device="cuda:0"):
@@ -217,7 +220,7 @@ def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
 
     chooses(2)
     settings = {"num_envs_per_candidate": 4, "learning_iterations": 3, "device": "cpu", "evaluation.final_episodes": 4}
-    settings.update({"evaluation.num_envs": 4, "evaluation.points": 1, "task.env.episodeLength": 20})
+    settings.update({"evaluation.num_envs": 4, "evaluation.points": 1, "compile_shapers": False, **SHORT})
     stop = StopRequest()
     asked = {"output_dir": tmp_path / "run", "seeds": "auto", "overrides": settings}
     stopped = envcoder_bench.evaluate("Cartpole", COSINE, reporter=Stop(), stop=stop, **asked)
@@ -264,7 +267,7 @@ def test_auto_is_refused_in_a_race_only_where_it_is_asked_for():
 @pytest.mark.slow
 def test_extension_and_resumption_need_a_number(tmp_path, capsys):
     files = write_candidates(tmp_path / "files", COSINE)
-    output = run(tmp_path / "run", *WORDS, "--candidates", *files)
+    output = run(tmp_path / "run", *WORDS, "--no_baselines", "--candidates", *files)
     capsys.readouterr()
     assert main(["--extend", str(output), "--seeds", "auto"]) == 2
     error = "--extend: --seeds must be a whole number, the total of the extended run, got auto"

@@ -101,7 +101,7 @@ class RandomSearch(Trainer):
 def words(folder, iterations=8):
     files = write_candidates(folder / "files", CANDIDATES)
     size = ["--num_envs_per_candidate", 8, "--learning_iterations", iterations]
-    return [*CARTPOLE_QUICK, *size, "--candidates", *files, *MINE]
+    return [*CARTPOLE_QUICK, "compile_shapers=false", *size, "--candidates", *files, *MINE]
 
 
 @pytest.mark.slow
@@ -156,6 +156,7 @@ def make_session(folder, total=6, overrides=(), task="Cartpole", **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
     size += ["evaluation.final_episodes=4", "train.params.config.mini_epochs=2", LENGTHS[task]]
+    size += ["compile_shapers=false"]
     cfg = compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     spec = RunSpec.of(cfg, baseline_sources(find_spec(task)))
     groups, _ = prepare(spec)

@@ -7,6 +7,7 @@ from helpers import (
     CARTPOLE_QUICK,
     COSINE,
     TABLES,
+    TINY_WORDS,
     Killed,
     assert_same_policies,
     assert_same_tables,
@@ -30,7 +31,7 @@ from envcoder_bench.run.workers import worker
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.tasks.base import UNTRAINED
 
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2, *TINY_WORDS]
 FROZEN = [f"train.params.config.{x}" for x in ("learning_rate=0.0", "lr_schedule=null", "normalize_input=false")]
 
 

@@ -2,11 +2,13 @@
 
 import shutil
 
+import helpers
 import pandas as pd
 import pytest
 from helpers import (
     CARTPOLE_QUICK,
-    SETTINGS,
+    TINY,
+    TINY_WORDS,
     assert_same_weights,
     refused,
     run,
@@ -32,7 +34,8 @@ def compute_reward(pole_angle, pole_vel, cart_pos):
     return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
 """
 RATE, ENTROPY = "train.params.config.learning_rate", "train.params.config.entropy_coef"
-RACED = {**SETTINGS, "learning_iterations": 8, "evaluation.points": 4, "race": True, "race.rungs": [4]}
+SETTINGS = {**helpers.SETTINGS, **TINY}
+RACED = {**SETTINGS, "learning_iterations": 4, "evaluation.points": 4, "race": True, "race.rungs": [2]}
 
 
 def evaluated(folder, texts=None, **settings):
@@ -84,7 +87,7 @@ def test_race_with_variants_says_who_was_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(executor, "decide", lambda *_: [Stop(name, 0.1, 9, "behind") for name in stopped])
     result = evaluated(tmp_path / "a", terms=True, **RACED)
     terms = result.terms.set_index("candidate")
-    assert list(terms.index[terms["status"] == "stopped at 4"]) == stopped
+    assert list(terms.index[terms["status"] == "stopped at 2"]) == stopped
     assert terms.loc[stopped, "effect"].isna().all() and terms["effect"].notna().sum() == 7
 
 
@@ -92,11 +95,11 @@ def test_group_with_a_setting_of_its_own_has_the_weights_of_a_run_with_it_also_r
     monkeypatch.setattr(
         executor, "decide", lambda *_: [Stop("mine.learning_rate=0.01+entropy_coef=0", 0.1, 9, "behind")]
     )
-    first = evaluated(tmp_path / "a", sweep={RATE: [3e-4, 0.01], ENTROPY: [0, 0.05]}, **stopped_at(6), **RACED)
+    first = evaluated(tmp_path / "a", sweep={RATE: [3e-4, 0.01], ENTROPY: [0, 0.05]}, **stopped_at(3), **RACED)
     assert not first.complete
     result = resume(first.folder)
     assert set(result.results["status"]) == {"ok", "stopped"}
-    settings = {**SETTINGS, "learning_iterations": 8, RATE: 0.01, ENTROPY: 0.05}
+    settings = {**SETTINGS, "learning_iterations": 4, "evaluation.points": 4, RATE: 0.01, ENTROPY: 0.05}
     alone = evaluated(tmp_path / "b", no_baselines=True, **settings)
     name = "mine.learning_rate=0.01+entropy_coef=0.05"
     assert_same_weights(weights(result.folder, name), weights(alone.folder, "mine"))
@@ -110,7 +113,8 @@ def test_stopped_run_has_its_effects_when_it_is_resumed(divided, tmp_path):
 
 def test_command_divides_and_sweeps(tmp_path, capsys):
     (path,) = write_candidates(tmp_path / "files", {"mine": MINE})
-    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--candidates", path]
+    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 1, "--candidates", path]
+    words += TINY_WORDS
     run(tmp_path / "a", *words, "--sweep", "swing=0,0.1,1", "--sweep", f"{RATE}=1e-4,3e-4", "--sweep_points", 4)
     assert "swing  learning_rate  change" in capsys.readouterr().out and (tmp_path / "a" / "sweep_mine.png").is_file()
     refusal = refused(main, [*words, "--terms", "--check", "--output_dir", tmp_path / "b"], capsys)

@@ -5,11 +5,13 @@ import json
 import shutil
 import sys
 
+import helpers
 import pytest
 from helpers import (
-    CANDIDATES,
+    BREAKS_MIDWAY,
     CARTPOLE_QUICK,
     FIVE_ACTIONS,
+    TINY_WORDS,
     assert_same_policies,
     assert_same_tables,
     results,
@@ -32,15 +34,20 @@ from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 pytestmark = pytest.mark.slow
 
-WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
+WAVES, ITERATIONS = 4, 4  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
-    "checkpoint_minutes=0",
+    "checkpoint_minutes=0", *TINY_WORDS,
 ]  # fmt: skip
 
 
+CANDIDATES = {
+    **helpers.CANDIDATES, "breaks_midway": BREAKS_MIDWAY.replace("25", "3"), "five_actions": FIVE_ACTIONS,
+}  # fmt: skip
+
+
 def _words(folder):
-    return [*WORDS, "--candidates", *write_candidates(folder / "files", {**CANDIDATES, "five_actions": FIVE_ACTIONS})]
+    return [*WORDS, "--candidates", *write_candidates(folder / "files", CANDIDATES)]
 
 
 @pytest.fixture(scope="module")

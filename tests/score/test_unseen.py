@@ -32,6 +32,7 @@ def test_a_seed_draws_the_same_tasks_and_another_one_others(tmp_path):
     assert len(set(models)) > len(models) * 0.6  # baselines are copies of the shipped ones
 
 
+@pytest.mark.usefixtures("short_check")
 @pytest.mark.parametrize("index", range(3))
 def test_a_drawn_task_fulfils_the_contract(drawn, index):
     check_task(drawn[index].address, "mujoco_cpu", "cpu", [])

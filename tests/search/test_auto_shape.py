@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
 
 QUICK = [
     "--task", "Cartpole", "--task_description", "Balance the pole, be still", "--shaper_types", "compute_reward",
-    "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 4,
+    "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 3,
     "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
-    "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
-    "task.env.episodeLength=30",
+    "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", "checkpoint_minutes=0",
+    "task.env.episodeLength=12", "train.params.config.horizon_length=8",
 ]  # fmt: skip
 PLAIN = [*QUICK, "compile_shapers=false"]  # for searches whose candidates are new, with the fixture ``trusted``
 
@@ -116,7 +116,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
                 folder / "rounds" / str(attempt.round) / "candidates" / f"{attempt.name}.py"
             ).read_text() == attempt.source
     # every round has a seed of its own, and trains the baselines and the best so far again
-    assert set(archive.baselines["human"].by_seed) == {0, 1, 2} and archive.episodes == 4
+    assert set(archive.baselines["human"].by_seed) == {0, 1, 2} and archive.episodes == 2
     best_of_first = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert {0, 1} <= set(best_of_first.by_seed)
     best = archive.best()
@@ -356,7 +356,7 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server,
 
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
     monkeypatch.setattr(rungs, "learned", lambda *_: True)
-    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=4"]
+    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=3"]
     folder = run(tmp_path / "search", *words, "--num_iters", 2, "--final_seeds", 1)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]

@@ -108,7 +108,7 @@ def test_block_has_training_terms_and_episodes_beside_the_baseline():
         "at 33, 67, 100 % of training: fitness .40 .80 .50 (human .10 .20 .25); steps 100 200 300",
         "terms per step, with exploration noise: swing .25 .25 .25 (25 %), rail -.75 -.75 -.75 (75 %)",
         "judged by tenths of the episode: .50 .25; still running 100 50 %",
-        "human: .25 .25; still running 100 %",
+        "human: .25 .25",
         "ended early: 16 cart_pos at its range, of 32 episodes",
     ]
 
@@ -191,9 +191,8 @@ def test_failures_have_their_lines():
 
 def test_history_lines_have_parents_fitness_and_idea():
     known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8, parents=("r1_00", "human")))
-    assert (
-        history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human); Idea of r2_00."
-    )
+    line = "r2_00 from r1_00, human: 0.8 (+0.05 against human: cannot tell); Idea of r2_00."
+    assert history_line(known.attempts[1], known) == line
     failed = Attempt("r1_01", 1, "", status=records.NO_CODE, fault=Fault("the model declined"))
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
     plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})
@@ -202,13 +201,13 @@ def test_history_lines_have_parents_fitness_and_idea():
     assert parents(named.source) == ["r1_00", "human"] and parents(source("r1_00")) == []
     assert history_line(named, known).endswith("; Steeper")
     again = known.attempts[0].measured_again({2: 0.7})
-    assert history_line(again, known) == "r1_00: 0.8 of 2 seeds (+0.3 against human); Idea of r1_00."
+    assert history_line(again, known) == "r1_00: 0.8 of 2 seeds (+0.3 against human: cannot tell); Idea of r1_00."
     known.reference = "unshaped"
-    assert history_line(known.attempts[0], known) == "r1_00: 0.9 (+0.8 against unshaped); Idea of r1_00."
+    assert history_line(known.attempts[0], known) == "r1_00: 0.9 (+0.8 against unshaped: cannot tell); Idea of r1_00."
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(8))
 def test_length_limit_holds_and_drops_the_oldest_first(seed):
     known = random_archive(seed)
     whole = feedback(known, 10**9)

@@ -10,7 +10,10 @@ from envcoder_bench.cli import auto_shape, console
 from envcoder_bench.jail import confine
 from envcoder_bench.search.archive import read_archive
 
-SMALL = [*CARTPOLE_QUICK, "--num_envs_per_candidate", "2", "--learning_iterations", "2"]
+SMALL = [
+    *(*CARTPOLE_QUICK, "--num_envs_per_candidate", "2", "--learning_iterations", "1"),
+    "train.params.config.horizon_length=8",
+]
 
 
 def reply(text):
@@ -24,7 +27,7 @@ def test_search_believes_and_obeys_no_reply(tmp_path, capsys, monkeypatch, serve
     texts = [*ALL.values(), f"# {PLAIN}"]
     words = [
         *SMALL, "--task_description", "Balance", "--num_iters", "2", "--shapers_per_iter", str(len(texts)),
-        "--final_seeds", "2", "concurrency=1", "final_episodes=4",
+        "--final_seeds", "1", "concurrency=1", "final_episodes=4",
     ]  # fmt: skip
     server.script.extend([answer(reply(text)) for text in texts] * 6)
     asked = ["--llm", "openai:m", "--base_url", f"{server.root}/v1"]

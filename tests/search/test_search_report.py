@@ -170,8 +170,13 @@ def test_invisible_characters_are_shown_as_codes():
 
 @pytest.mark.slow
 @NO_WARNINGS
-@pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
-@pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])
+@pytest.mark.parametrize(
+    "rounds, count, kind",
+    [
+        (0, 0, "equal"), (1, 1, "equal"), (1, 10, "long"), (3, 5, "spread"), (3, 5, "failed"), (10, 16, "long"),
+        (40, 2, "spread"),
+    ],
+)  # fmt: skip
 def test_plots_are_drawn_for_any_number_of_rounds(tmp_path, rounds, count, kind):
     attempts = []
     for k in range(rounds * count):

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
 
 WORDS = [
     "--task", "Cartpole", "--llm", "evolve", "--shaper_types", "compute_reward", "--num_iters", "2",
-    "--shapers_per_iter", "2", "--num_envs_per_candidate", "4", "--learning_iterations", "2", "--final_seeds", "2",
+    "--shapers_per_iter", "2", "--num_envs_per_candidate", "4", "--learning_iterations", "1", "--final_seeds", "2",
     "--device", "cpu", "evaluation.num_envs=4", "evaluation.final_episodes=4", "evaluation.points=1",
-    "task.env.episodeLength=40", "final_episodes=4", "compile_shapers=false",
+    "task.env.episodeLength=12", "final_episodes=4", "compile_shapers=false", "train.params.config.horizon_length=4",
 ]  # fmt: skip
 
 

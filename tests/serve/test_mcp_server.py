@@ -29,7 +29,10 @@ TOOLS = [
     *("tasks", "describe", "check", "plan", "rank", "status", "result", "explain", "terms", "sweep", "policy", "final"),
 ]
 SWINGUP = "CartpoleSwingup"
-SMALL = ["num_envs_per_candidate=8", "evaluation.final_episodes=4", "evaluation.points=1"]
+SMALL = [
+    *("num_envs_per_candidate=4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"),
+    *("train.params.config.horizon_length=4", "task.env.episodeLength=150"),
+]
 
 
 class Agent:

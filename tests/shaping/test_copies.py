@@ -56,13 +56,30 @@ def test_other_code_is_no_copy():
     assert fault(stricter) is None and fault(stricter, ["compute_reward"]).twin == "human"
 
 
+def test_names_of_components_make_no_other_candidate():
+    text = "def compute_reward(pole_angle, cart_pos):\n    up, rail = -pole_angle, -cart_pos\n"
+    first = f"{text}    return up + rail, {{'up': up, 'rail': rail}}\n"
+    renamed = first.replace("up", "height").replace("'rail'", "'edge'")
+    assert fault(renamed, r0_00=first).twin == "r0_00"
+    # entries that are read have a meaning, and so have those that other functions return
+    weighted = f"{text}    w = {{'a': up, 'b': rail}}\n    return w['a'] - 2.0 * w['b']\n"
+    swapped = weighted.replace("{'a': up, 'b'", "{'b': up, 'a'")
+    assert swapped != weighted and fault(swapped, r0_00=weighted) is None
+    start = "def compute_initial_state(dof_pos):\n    return {'dof_pos': dof_pos, 'dof_vel': 0.1 * dof_pos}\n"
+    other = start.replace("'dof_pos': dof_pos, 'dof_vel'", "'dof_vel': dof_pos, 'dof_pos'")
+    assert other != start and fault(other, r0_00=start) is None
+
+
 @pytest.mark.parametrize(
     ("body", "constant"),
     [
         ("return torch.ones_like(pole_angle)", True),
         ("n = pole_angle.shape[0]\n    return torch.full((n,), 2.0, device=pole_angle.device)", True),
         ("alive = torch.full_like(pole_angle, 0.5)\n    return alive, {'alive': alive}", True),
+        ("return 0 * pole_angle + 1.0", True),
+        ("return pole_angle * 0.0 + 0 * pole_angle", True),
         ("return torch.ones_like(pole_angle) - 0.1 * pole_angle", False),
+        ("return 0 * pole_angle + pole_angle", False),
         ("return torch.full_like(pole_angle, 1.0) * (pole_angle > 0)", False),
         ("return torch.randn_like(pole_angle)", False),
     ],

@@ -228,6 +228,10 @@ def test_torch_settings_are_restored_after_loading():
         ("setattr(Tensor, 'cos', Tensor.sin)", torch.Tensor, "cos"),
         ("import builtins\nvars(builtins)['abs'] = max", builtins, "abs"),
         ("import torch.nn.functional as F\nsetattr(F, 'relu', F.elu)", torch.nn.functional, "relu"),
+        ("setattr(Tensor, '__add__', Tensor.__sub__)", torch.Tensor, "__add__"),
+        ("setattr(torch.nn.Module, '__call__', max)", torch.nn.Module, "__call__"),
+        ("setattr(np.linalg, 'norm', max)", np.linalg, "norm"),
+        ("setattr(np.random, 'rand', max)", np.random, "rand"),
     ],
 )
 def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):

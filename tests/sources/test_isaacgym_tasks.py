@@ -1,5 +1,6 @@
 """Tasks of Isaac Gym code as tasks of the registry, on a pendulum in the style of IsaacGymEnvs."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def test_state_has_the_named_tensors_of_the_task():
         [1.0, 0.1]
     )
     assert "commands" in task.goal_keys
-    assert task.fields["last_angle"].meaning.startswith("from pendulum.py:")
+    assert re.fullmatch(r"from pendulum\.py:\d+: `self\.last_angle = .*`", task.fields["last_angle"].meaning)
+    assert re.fullmatch(r"from pendulum\.py:\d+", task.fields["max_effort"].meaning)
     assert all(x[0].is_contiguous() for x in task.state.values())
     assert "last_angle" in describe(PENDULUM)
 

@@ -115,6 +115,7 @@ def write(name, text):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_check")
 @pytest.mark.parametrize(
     ("file", "text", "options"),
     [
@@ -305,6 +306,7 @@ def test_robot_that_cannot_touch_the_plane_lacks_a_ground():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_check")
 @pytest.mark.parametrize("names", [("a-b", "a_b"), ("1&quot;x", "a\\b"), ("class", "a b")])
 def test_objects_of_any_names_have_keys_of_their_own(names):
     bodies = "".join(

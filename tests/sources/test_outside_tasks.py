@@ -36,7 +36,10 @@ from envcoder_bench.tools.check import check_candidates
 from envcoder_bench.tools.describe import describe
 
 pytestmark = pytest.mark.usefixtures("forgotten")
-SEARCH = ["num_iters=2", "shapers_per_iter=1", "final_seeds=1", "final_episodes=2"]
+SEARCH = [
+    *("num_iters=2", "shapers_per_iter=1", "final_seeds=1", "final_episodes=2"),
+    *("train.params.config.horizon_length=4", "learning_iterations=1"),
+]
 CANDIDATE = """
 from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
 from envcoder_bench.tasks.Pendulum.unshaped import compute_observation

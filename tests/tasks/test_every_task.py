@@ -8,18 +8,16 @@ from envcoder_bench.sources.registry import task_names
 from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
 from envcoder_bench.tools.task_check import TaskCheck
 
-# all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields and the
-# training on mujoco_cpu are those of the shipped one
+# all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields on
+# mujoco_cpu are those of the shipped one
 SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
-# fewer physics steps per control step: they take long with MuJoCo Warp on the CPU, and the checks hold for any number
-FEW_SUBSTEPS = ["task.env.control.decimation=2"]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-# motors and sensors; height fields; objects, sites, a Jacobian and slides. On a CPU these stand for all in trainings,
-# the latter two with MuJoCo Warp, whose steps take long there
+# motors and sensors; height fields; objects, sites, a Jacobian and slides. On a CPU these stand for all in trainings.
+# The checks use the last one with MuJoCo Warp, whose steps take long there; tests/sim has its height fields
 KINDS = ("Ant", "AnymalTerrain", "FrankaCubeStack")
 ON_CUDA = [pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()]
-WITH_WARP = [*(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in KINDS[1:]), *ON_CUDA]
+WITH_WARP = [*(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in KINDS[2:]), *ON_CUDA]
 WHERE = ("name", "sim", "device")
 EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *WITH_WARP])
 TRAINED = pytest.mark.parametrize(
@@ -29,10 +27,6 @@ TRAINED = pytest.mark.parametrize(
 
 def overrides(name, sim, as_shipped=False):
     return [] if "Terrain" not in name or (as_shipped and sim == "mujoco_cpu") else SMALL_TERRAIN
-
-
-def few_substeps(name, sim, device):
-    return FEW_SUBSTEPS if "Terrain" in name and (sim, device) == ("mujoco_warp", "cpu") else []
 
 
 def episode(name, steps):
@@ -47,7 +41,7 @@ def episode(name, steps):
     ["fields", "fitness", "ends", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
 )
 def test_task_passes_all_checks(name, sim, device, check):
-    words = [*overrides(name, sim, check == "fields"), *few_substeps(name, sim, device)]
+    words = overrides(name, sim, check == "fields")
     assert list(getattr(TaskCheck(name, sim, device, words), check)()) == []
 
 
@@ -56,8 +50,8 @@ def test_task_passes_all_checks(name, sim, device, check):
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
     """In the training environment, with both baselines, longer than an episode; on slow physics with one, 20 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (120, BASELINE_FILES) if quick else (20, (UNSHAPED,))
-    words = [*overrides(name, sim), episode(name, 100)]
+    played = (60, BASELINE_FILES) if quick else (20, (UNSHAPED,))
+    words = [*overrides(name, sim), episode(name, 50)]
     assert list(TaskCheck(name, sim, device, words).random_actions(*played)) == []
 
 
@@ -69,11 +63,9 @@ def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, caps
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")
     where = ["--sim", sim, "--device", device, "--output_dir", str(tmp_path / "run")]
-    small = ["--learning_iterations", "2", "--num_envs_per_candidate", "4"]
-    small += [episode(name, 12), "evaluation.num_envs=1", *few_substeps(name, sim, device)]
-    small += ["evaluation.final_episodes=1", "evaluation.points=1", *overrides(name, sim, as_shipped=True)]
-    if sim == "mujoco_warp" and device == "cpu":
-        small += ["train.params.config.horizon_length=8"]  # MuJoCo Warp's steps take long here
+    small = ["--learning_iterations", "2", "--num_envs_per_candidate", "4", episode(name, 6), *overrides(name, sim)]
+    small += ["evaluation.num_envs=1", "evaluation.final_episodes=1", "evaluation.points=1"]
+    small += [f"train.params.config.{key}" for key in ("horizon_length=4", "num_minibatches=2")]
     assert main(["--task", name, "--candidates", str(candidate), *where, *small]) == 0
     told = capsys.readouterr()
     assert "human (baseline)" in told.out and "unshaped (baseline)" in told.out and "failed" not in told.out

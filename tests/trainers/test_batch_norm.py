@@ -3,11 +3,21 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from kernel_device import DEVICE, compares_kernels
+from kernel_device import DEVICE, INTERPRETED, compares_kernels
 
+from envcoder_bench.trainers.offpolicy import batch_norm
 from envcoder_bench.trainers.offpolicy.batch_norm import EPSILON, MOMENTUM, BatchNorm, FixedNorm
 
-GROUPS, SAMPLES, WIDTH = 3, 300, 70  # more than a tile in each direction, and no multiple of it
+# more than a tile in each direction, and no multiple of it
+GROUPS, SAMPLES, WIDTH = (2, 40, 20) if INTERPRETED else (3, 300, 70)
+
+
+@pytest.fixture(autouse=True)
+def tiles_are_small_in_the_interpreter(monkeypatch):
+    if INTERPRETED:
+        monkeypatch.setattr(batch_norm, "_CHUNK", 32)
+        monkeypatch.setattr(batch_norm, "_COLUMNS", 16)
+        monkeypatch.setattr(batch_norm, "_TILE", {"CHUNK": 32, "ROWS": 16, "COLUMNS": 16})
 
 
 def tensors(device):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_device import DEVICE, FEWER, compares_kernels
+from kernel_device import DEVICE, FEWER, INTERPRETED, compares_kernels
 from linear_env import LinearEnv, Run, assert_bitwise, make_env
 from oracle import Recording, StockAgent, make_params, stacked
 from oracle import play as play_recordings
@@ -205,7 +205,7 @@ def test_trainer_with_kernels_matches_torch(own_keys: dict[str, Any], monkeypatc
     torch.set_float32_matmul_precision("highest")
     space = make_params()["network"]["space"]["continuous"] | {"std_type": "scalar" if own_keys else "log"}
     options: dict[str, Any] = {
-        "matmul_precision": "highest", "lr_schedule": None, "mini_epochs": 2,
+        "matmul_precision": "highest", "lr_schedule": None, "mini_epochs": 1 if INTERPRETED else 2,
         "network__space": {"continuous": space}, **FEWER, **own_keys
     }  # fmt: skip
     with monkeypatch.context() as patch:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_device import DEVICE, FEWER, compares_kernels, sizes
+from kernel_device import DEVICE, FEWER, INTERPRETED, compares_kernels, sizes
 from oracle import Recording, StockAgent, make_params, play, stacked
 
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
-ITERATIONS = 4
+ITERATIONS = 2 if INTERPRETED else 4
 
 
 def compare(

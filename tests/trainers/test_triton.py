@@ -1,5 +1,6 @@
 """Triton's kernels give what torch's operations give, on CUDA or in Triton's interpreter."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -112,23 +113,20 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     assert (out[..., columns + 1 : columns + tail] == 0.0).all()
 
 
+NETWORKS = [
+    (False, True, [], False), (True, True, [4, 33, 2, 7], False), (True, False, [4, 33, 2, 7], True),
+    (True, False, [], False), (False, False, [], False), (True, True, [], True),
+]  # fmt: skip
+NUMBERS = list(itertools.product(("highest", ROUNDED), (False, True), ([3, 3, 3, 3], [5, 3, 5, 4])))
+
+
 @pytest.mark.parametrize(
-    "separate, padded, critic_dims, as_rsl_rl",
-    [
-        (False, True, [], False), (True, True, [4, 33, 2, 7], False), (True, False, [4, 33, 2, 7], True),
-        *sizes([(True, False, [], False), (False, False, [], False), (True, True, [], True)], []),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize(
-    "normalize, seeds, precision",
+    "separate, padded, critic_dims, as_rsl_rl, precision, normalize, seeds",
     sizes(
-        [
-            (normalize, seeds, precision) for precision in ("highest", ROUNDED)
-            for normalize in (False, True) for seeds in ([3, 3, 3, 3], [5, 3, 5, 4])
-        ],
-        [(False, [3, 3, 3, 3], "highest"), (True, [5, 3, 5, 4], ROUNDED)],
+        [(*network, *numbers) for network in NETWORKS for numbers in NUMBERS],
+        [(*network, *numbers) for network, numbers in zip(NETWORKS, (NUMBERS[7], NUMBERS[0], NUMBERS[7]))],
     ),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), *sizes([([48] * 4, [12] * 4)], [])])
 def test_acting(
     precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,

@@ -2,18 +2,11 @@
 
 import base64
 import json
-import os
-import re
-import signal
-import subprocess
-import threading
-import urllib.request
 from dataclasses import replace
 
 import numpy as np
-import psutil
 import pytest
-from helpers import PATIENCE, refused
+from helpers import refused
 from markupsafe import escape
 
 import envcoder_bench
@@ -196,38 +189,6 @@ def test_replay_in_mujoco_warp_matches_the_cpu(folder, recording):
         assert own.qpos.shape[0] > 1
         np.testing.assert_allclose(own.qpos, reference.qpos[: len(own.qpos)], atol=1e-3)
         np.testing.assert_allclose(own.fitness, reference.fitness[: len(own.fitness)], atol=1e-3)
-
-
-def test_web_viewer_streams_the_recording_on_localhost_only(folder, monkeypatch):
-    """Works without a display, streams model and poses to a browser, and ends with Ctrl-C."""
-    pytest.importorskip("mujoco.studio.launch_web", reason="it needs MuJoCo 4")
-    from websockets.sync.client import connect
-
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    popen, seen = subprocess.Popen, {}
-
-    def watch(process):
-        try:
-            port = next(found[1] for line in process.stdout if (found := re.search(r"http://localhost:(\d+)/", line)))
-            sockets = psutil.Process(process.pid).connections()
-            seen["listening"] = {own.laddr.ip for own in sockets if own.status == psutil.CONN_LISTEN}
-            seen["page"] = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE).read()
-            with connect(f"ws://127.0.0.1:{port}/state?sid=test") as states:
-                seen["states"] = {one for one in (states.recv(PATIENCE) for _ in range(20)) if isinstance(one, bytes)}
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def start(words, **more):
-        process = popen(words, stdout=subprocess.PIPE, text=True, **more)
-        threading.Thread(target=watch, args=(process,), daemon=True).start()
-        return process
-
-    with monkeypatch.context() as patch:
-        patch.setattr(viewer.subprocess, "Popen", start)
-        assert main(["play", str(folder), "--candidate", "calm", "--view"]) == 0
-    assert seen["listening"] <= {"127.0.0.1", "::1"} and seen["listening"]
-    assert b"<html" in seen["page"].lower() and len(seen["states"]) > 5, "it moves"
 
 
 def test_eval_shapers_writes_the_page_and_resume_keeps_it(tmp_path, capsys, monkeypatch):

@@ -11,7 +11,7 @@ from typing import Any
 from envcoder_bench.core.words import counted, cut
 from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point
-from envcoder_bench.results.pairs import CANNOT_TELL
+from envcoder_bench.results.pairs import CANNOT_TELL, Pair
 from envcoder_bench.results.statistics import half_width
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, difference
 from envcoder_bench.search.terms import effects_text
@@ -212,8 +212,8 @@ def _episode_lines(attempt: Attempt, reference: Attempt | None, archive: Archive
     for title, courses in (("judged by tenths of the episode", attempt.courses), (archive.reference, human)):
         if courses:
             fitness, active = ([fmean(x) for x in zip(*(getattr(c, name) for c in courses))] for name in _COURSE)
-            running = " ".join(f"{100 * x:.0f}" for x in active) if min(active) < 0.995 else "100"
-            lines.append(f"{title}: {_row(fitness)}; still running {running} %")
+            running = " ".join(f"{100 * x:.0f}" for x in active)
+            lines.append(f"{title}: {_row(fitness)}" + f"; still running {running} %" * (min(active) < 0.995))
     if attempt.ended:
         lines.append(f"ended early: {attempt.ended}, of {counted(archive.episodes * len(attempt.by_seed), 'episode')}")
     return lines
@@ -290,14 +290,24 @@ def measured(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
 
 def _compared(attempt: Attempt, archive: Archive) -> str:
     """Return the difference to the baseline, as it is expected on new seeds if their spread is known, and a verdict."""
-    reference, merits = archive.baselines.get(archive.reference), archive.merits()
+    reference, pair = archive.baselines.get(archive.reference), _pair(attempt, archive)
     gap = None if reference is None else difference(attempt, reference)
-    if attempt.name in merits.names and merits.reference is not None and merits.has_spread:
-        pair = merits.pair(attempt.name, merits.reference)
-        luck = "cannot tell" if pair.verdict == CANNOT_TELL else f"{pair.verdict} beyond luck"
+    if pair is not None:
         half = half_width(pair.mean, pair.low, pair.high)
-        return f"; on new seeds {pair.mean:+.2g} ± {half:.2g} against {pair.second}: {luck}"
-    return "" if gap is None else f"; {gap:+.3g} against {archive.reference}, on one seed: cannot tell"
+        return f"; on new seeds {pair.mean:+.2g} ± {half:.2g} against {pair.second}: {_verdict(pair)}"
+    return "" if gap is None else f"; {gap:+.3g} against {archive.reference}, on one seed: {CANNOT_TELL}"
+
+
+def _pair(attempt: Attempt, archive: Archive) -> Pair | None:
+    """Return the difference of an attempt to the baseline; None if the spread of seeds is not known."""
+    merits = archive.merits()
+    if attempt.name not in merits.names or merits.reference is None or not merits.has_spread:
+        return None
+    return merits.pair(attempt.name, merits.reference)
+
+
+def _verdict(pair: Pair | None) -> str:
+    return CANNOT_TELL if pair is None or pair.verdict == CANNOT_TELL else f"{pair.verdict} beyond luck"
 
 
 def course_of(points: Sequence[Point]) -> list[Point]:
@@ -346,11 +356,12 @@ def explain(fault: Fault, source: str) -> str:
 def history_line(attempt: Attempt, archive: Archive) -> str:
     """Return name, parents, score and idea of an attempt in a line of at most LINE_WIDTH characters."""
     parents = f" from {', '.join(attempt.parents)}" if attempt.parents else ""
-    baseline = archive.baselines.get(archive.reference)
-    against = None if baseline is None else difference(attempt, baseline)
     if attempt.fitness is not None:
         seeds = f" of {len(attempt.by_seed)} seeds" if len(attempt.by_seed) > 1 else ""
-        compared = "" if against is None else f" ({against:+.3g} against {archive.reference})"
+        baseline = archive.baselines.get(archive.reference)
+        against = None if baseline is None else difference(attempt, baseline)
+        verdict = _verdict(_pair(attempt, archive))
+        compared = "" if against is None else f" ({against:+.3g} against {archive.reference}: {verdict})"
         stopped = f" when stopped at iteration {attempt.stopped_at}" if attempt.stopped_at else ""
         score = f"{rounded(attempt.fitness)}{seeds}{compared}{stopped}{'; hacked?' * bool(attempt.hacked)}"
     else:

@@ -56,6 +56,10 @@ _NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not 
 )  # fmt: skip
 _OF_ROTATIONS = re.compile(r"quat|euler|heading|exp_map|matrix|slerp|angle_axis|compute_rot|tf_|world_space")
 _ORIGIN = re.compile(r"\n\nSource: .*?\"\"\"", re.DOTALL)  # where a baseline's formulas are from
+_DRAWS = """\
+- Random numbers by `torch_rand_float(lower, upper, (n, k), device)` or `torch.rand`, `randn`, `randint` and their like;
+  not by `random`, `numpy.random` or `torch.randperm`. Every call draws new numbers.
+"""
 _DRAWING = (OBSERVATION, CRITIC_OBSERVATION, INITIAL_STATE, GOAL)  # functions that usually draw random numbers
 
 
@@ -229,6 +233,7 @@ def system_prompt(
     values = _contract_values(facts, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
+    draws = bool({*names} & {*_DRAWING})
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
         source = inlined(spec.baseline_path(baseline, cfg.task).read_text(encoding="utf-8")).strip()
@@ -255,7 +260,8 @@ def system_prompt(
         points=_points(cfg, facts),
         terms=f"\n{terms}" if spec.sections is not None else "",
         robot=facts.notes or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
-        helpers="\n".join(helper_lines(has_rotations(facts), draws=bool({*names} & {*_DRAWING}))),
+        helpers="\n".join(helper_lines(has_rotations(facts), draws)),
+        draws=_DRAWS if draws else "",
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
         **baseline_values,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.stream import seeded
+from envcoder_bench.core.words import cut
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.driver import TERMS, Driver, make_driver
 from envcoder_bench.sources.isaacgym_tasks.importing import one_line
@@ -20,6 +21,7 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 from isaacgym_mujoco.old_code import old_calls
 
+LINE_WIDTH = 120  # characters of a quoted line
 NUM_ENVS = 37  # a prime that no other axis has as its length, so that axes of this length are environments
 _GOAL = re.compile(r"goal|target|command", re.IGNORECASE)
 _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displacement", re.IGNORECASE)
@@ -101,14 +103,14 @@ def _fields(
     texts = _Texts(type(task))
     fields = {key: _scene_field(key, scene) for key in scene.keys}
     for key, (slot, shape) in keys.items():
-        fields[key] = Field(shape, "-", texts.origin(slot))
+        fields[key] = Field(shape, "?", texts.origin(slot, quoted=True))  # of unknown unit
         if slot[0] == TERMS:
             meaning = f"term of the task's own reward, {'with' if driver.terms.scaled else 'without'} its scale"
             fields[key] = replace(fields[key], meaning=f"{meaning}, {fields[key].meaning}")
     fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
-    fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
+    fields.update({key: Field(None, "?", texts.origin((key, ""))) for key in constants})
     return fields
 
 
@@ -175,15 +177,27 @@ class _Texts:
                 if file.is_file():
                     self._files.append((file.name, file.read_text(encoding="utf-8", errors="replace").splitlines()))
 
-    def origin(self, slot: Slot) -> str:
-        """Return where an attribute is first set, or a term of the reward computed, such as ``from ant.py:87``."""
+    def origin(self, slot: Slot, quoted: bool = False) -> str:
+        """Return where an attribute is first set, or a term of the reward computed, such as ``from ant.py:87``.
+
+        Args:
+            quoted: with the line, as a file says nothing to a model that cannot open it.
+        """
         name = slot[0]
         patterns = (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]")
         if name == TERMS:
-            patterns = (rf"def _reward_{slot[1]}\b", rf"\[.{slot[1]}.\] \+=")
+            patterns = (rf"def _reward_{slot[1]}\b", rf"\[.{slot[1]}.\] \+=", rf"\b{slot[1]}\s*=[^=]")
         for pattern in patterns:
             for file, lines in self._files:
                 for number, line in enumerate(lines, start=1):
                     if re.search(pattern, line) and not line.lstrip().startswith("#"):
-                        return f"from {file}:{number}"
+                        return f"from {file}:{number}" + (f": `{_line(lines[number - 1 :])}`" if quoted else "")
         return f"from {self._files[0][0]}" if self._files else "from the task"
+
+
+def _line(lines: Sequence[str]) -> str:
+    """Return the first line for a table in Markdown; of a function, what it returns."""
+    is_function = lines[0].lstrip().startswith("def ")
+    returned = (line for line in lines if line.lstrip().startswith("return "))
+    text = next(returned, lines[0]) if is_function else lines[0]
+    return cut(text.strip().replace("|", "\\|").replace("`", "'"), LINE_WIDTH)

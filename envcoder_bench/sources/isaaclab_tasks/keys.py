@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks.state_reader import Read
+from envcoder_bench.sources.term_tasks.words import command_in_words
 
 _JOINTS = {
     "joint_pos": ("rad or m", "joint positions"),
@@ -48,8 +49,8 @@ def sources_of(world: Any) -> dict[str, Any]:
     for name, asset in {**scene.articulations, **scene.rigid_objects}.items():
         for key, (unit, meaning) in _asset_keys(asset):
             sources[f"{name}.{key}"] = (_attribute(asset.data, key), unit, meaning)
-    for name in world.cfg.commands:
-        sources[f"command.{name}"] = (lambda name=name: world.commands.get_command(name), "", f"the command '{name}'")
+    for name, term in world.dialect.terms(world.cfg, "commands").items():
+        sources[f"command.{name}"] = (lambda name=name: world.commands.get_command(name), *command_in_words(name, term))
     for key, meaning in (("action", "the last action"), ("prev_action", "the action before it")):
         sources[key] = (_attribute(world.action_manager, key), "-", f"{meaning}, as the policy gave it")
     sources["env_origins"] = (lambda: world.scene.env_origins, "m", "origin of the environment, world frame")

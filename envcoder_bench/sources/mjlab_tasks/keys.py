@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks.state_reader import Read
+from envcoder_bench.sources.term_tasks.words import command_in_words
 
 _JOINTS = {
     "joint_pos": ("rad or m", "joint positions"),
@@ -47,13 +48,8 @@ _CONTACT = {
 }
 
 
-def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collection[str]) -> dict[str, Any]:
-    """Return how each key is read, its unit and its meaning.
-
-    Args:
-        command: returns the present command of a term ``(num_envs, ...)``, by name.
-        commands: the names of the terms.
-    """
+def sources_of(world: Any) -> dict[str, Any]:
+    """Return how each key is read, its unit and its meaning."""
     sources = {}
     for name, entity in world.scene.entities.items():
         if entity is world.scene.terrain:
@@ -62,8 +58,8 @@ def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collectio
             if not hasattr(entity.data, key):  # mjlab 1.2 lacks some
                 continue
             sources[f"{name}.{key}"] = (_attribute(entity.data, key), unit, meaning)
-    for name in commands:
-        sources[f"command.{name}"] = (lambda name=name: command(name), "", f"the command '{name}'")
+    for name, term in world.dialect.terms(world.cfg, "commands").items():
+        sources[f"command.{name}"] = (lambda name=name: world.commands.get_command(name), *command_in_words(name, term))
     actions = world.action_manager
     for key, meaning in (("action", "the last action"), ("prev_action", "the action before it")):
         sources[key] = (_attribute(actions, key), "-", f"{meaning}, as the policy gave it")

@@ -24,6 +24,13 @@ def sections_in_words(block: Any) -> Iterator[str]:
             yield f"Terms of `{section}`{order}:{lines}"
 
 
+def command_in_words(name: str, term: Any) -> tuple[str, str]:
+    """Return the unit and the meaning of the present command of a term."""
+    if hasattr(getattr(term, "ranges", None), "lin_vel_x"):
+        return "m/s, m/s, rad/s", f"the command '{name}': forward and leftward velocity and yaw rate, body frame"
+    return "", f"the command '{name}'"
+
+
 def _term(dialect: Dialect, term: Any) -> str:
     """Return the numbers of a term, and what its function says that it does."""
     func, ranges = dialect.get(term, "func"), dialect.get(term, "ranges")
