@@ -88,7 +88,7 @@ lock:
 	awk 'FILENAME != "requirements-mjlab.txt" { if (/^[a-z]/) have[$$1] = 1; next } \
 		/^[a-z]/ { skip = ($$1 in have) || /^(rsl-rl-lib|torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
 		!skip' requirements.txt requirements-test.txt requirements-mjlab.txt > requirements.new
-	printf 'mjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
+	printf 'gaitkeeper==0.5.4\nmjlab==1.6.0\nrsl-rl-lib==5.4.2' | $(LOCK) --no-deps - >> requirements.new  # mjlab pins it, and mujoco 3.11: docs/mjlab.md
 	mv requirements.new requirements-mjlab.txt
 	printf '%s\n' $(ISAACLAB) | $(LOCK) --no-deps --output-file requirements-isaaclab.txt -
 	echo isaaclab==2.2.0 | $(LOCK) --no-deps --output-file requirements-isaaclab-2.2.txt -

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from envcoder_bench.adapters.make import make_env
-    from envcoder_bench.api import check, describe, evaluate, extend, resume
+    from envcoder_bench.api import check, describe, evaluate, extend, resume, stress_run
     from envcoder_bench.core.errors import Stopped, UserError
     from envcoder_bench.run.folder.policies import load_policy
     from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = [
     "Evaluator", "Reporter", "RunResult", "StopRequest", "Stopped", "UserError", "check", "describe", "evaluate",
-    "extend", "load_policy", "make_env", "resume",
+    "extend", "load_policy", "make_env", "resume", "stress_run",
 ]  # fmt: skip
 
 # a checkout is used with its own packages, also where those are not installed
@@ -51,6 +51,7 @@ _WHERE = {
     "load_policy": "run.folder.policies",
     "make_env": "adapters.make",
     "resume": "api",
+    "stress_run": "api",
 }
 
 

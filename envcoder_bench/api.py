@@ -11,6 +11,7 @@ from envcoder_bench.cli.console import Console, run_on_terrains, terrain_words
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.shell import resume_call
 from envcoder_bench.report.progress import in_notebook
+from envcoder_bench.results.stress import Stress
 from envcoder_bench.run import evaluate as run
 from envcoder_bench.run import extend as extension
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -142,6 +143,32 @@ def extend(
     with _stop_button():
         result = extension.extend(folder, candidates, reporter=_choose_reporter(reporter), **settings)
     return _finish(result, video)
+
+
+def stress_run(
+    run: str | os.PathLike[str] | RunResult,
+    draws: int | None = None,
+    episodes: int | None = None,
+    *,
+    seconds: float | None = None,
+    candidates: Sequence[str] = (),
+    device: str = "auto",
+) -> Stress:
+    """Play the final policies of a run under disturbances, as ``envcoder-bench stress`` does, and return what is known.
+
+    Args:
+        run: a run folder, or the result of ``evaluate``.
+        draws, episodes, seconds: less than the whole grid and full episodes, for a quick look.
+        candidates: names; empty: all that have policies.
+        device: auto, cpu or cuda:N.
+
+    Raises:
+        UserError: bad input, or a task whose robot cannot be disturbed.
+    """
+    from envcoder_bench.stress import measure
+
+    folder = run.folder if isinstance(run, RunResult) else Path(run)
+    return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, candidates, device)).stress
 
 
 @checked_arguments

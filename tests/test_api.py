@@ -104,7 +104,7 @@ def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     arguments = set(inspect.signature(evaluate).parameters) | {"task", "candidates", "overrides"}
     translated = {"gpu_id", "half_step", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     printed = {"json"}  # how the command prints what evaluate returns
-    after = {"stress", "stress_draws", "stress_episodes", "rank_by"}  # what it does with the run that evaluate made
+    after = {"stress", "stress_draws", "stress_episodes", "rank_by"}  # ``stress_run`` with the run that evaluate made
     rest = names - arguments - translated - printed - after - set(envcoder_bench.__all__)
     cfg = read_config()
     assert rest <= set(type(cfg).model_fields)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, TINY_WORDS, results, run, write_candidates
 from rl_games.common.gym_compat import gym
 
 from envcoder_bench.core.groups import GroupLayout
@@ -31,7 +31,7 @@ COLUMNS = [
 def finished(tmp_path_factory):
     """The shipped Cartpole candidates, short."""
     folder = tmp_path_factory.mktemp("end_to_end") / "run"
-    size = ["--num_envs_per_candidate", 16, "--learning_iterations", 4, "evaluation.num_envs=3"]  # in two rounds
+    size = ["--num_envs_per_candidate", 4, "--learning_iterations", 4, "evaluation.num_envs=3"]  # in two rounds
     return run(folder, *CARTPOLE_QUICK, *size)
 
 
@@ -45,7 +45,7 @@ def test_run_folder_has_the_documented_files(finished):
     assert (rows["fitness_ci_low"] <= rows["fitness"]).all()
     before, rows = rows[rows["candidate"] == "untrained"], rows[rows["candidate"] != "untrained"]
     assert before["env_steps"].tolist() == [0]
-    assert (rows["env_steps"] == 4 * 16 * 16).all()
+    assert (rows["env_steps"] == 4 * 16 * 4).all()
     summary = json.loads((finished / "summary.json").read_text())
     best = max((r for r in summary["ranking"] if not r["baseline"]), key=lambda r: r["fitness"])
     assert summary["best_candidate"] == best["candidate"]
@@ -124,7 +124,7 @@ def test_candidate_failing_with_one_seed_fails_for_all_seeds(tmp_path):
     flaky = "if float(torch.rand(1)) > 0.37:\n    raise RuntimeError('bad luck')\n"
     reward = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     paths = write_candidates(tmp_path / "files", {"flaky": flaky + reward, "still": reward})
-    words = ["--num_envs_per_candidate", 4, "--learning_iterations", 1, "--seeds", 8, "--no_baselines"]
+    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--seeds", 4, "--no_baselines", *TINY_WORDS]
     rows = results(run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, *words)).loc["flaky"]
-    assert sorted(rows["seed"]) == list(range(8))
+    assert sorted(rows["seed"]) == list(range(4))
     assert set(rows["status"]) == {"failed at load"}

@@ -97,6 +97,9 @@ def compute_torque(action, state_dict):
 }
 
 
+FEW = ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"]
+
+
 def _train(output, sources, names, task, words):
     paths = write_candidates(output / "files", {name: sources[name] for name in names})
     return run(output / "run", "--task", task, "--candidates", *paths, "--no_baselines", *words)
@@ -113,14 +116,14 @@ def _train(output, sources, names, task, words):
         (
             "Ant",
             ANT,
-            [*QUICK, "task.env.episodeLength=25", "--num_envs_per_candidate", 5, "--learning_iterations", 2],
+            [*QUICK, "task.env.episodeLength=25", "--num_envs_per_candidate", 5, "--learning_iterations", 2, *FEW],
         ),
-        ("Anymal", ANYMAL, [*ANYMAL_QUICK, "--num_envs_per_candidate", 5, "--learning_iterations", 2]),
+        ("Anymal", ANYMAL, [*ANYMAL_QUICK, "--num_envs_per_candidate", 5, "--learning_iterations", 2, *FEW]),
     ],
 )
 def test_candidate_is_bitwise_equal_alone_and_in_larger_runs(tmp_path, task, sources, words):
     alone = _train(tmp_path / "alone", sources, ["mine"], task, words)
-    crowds = [list(sources)[:3], list(sources)[::-1]] if len(sources) > 3 else [list(sources)]
+    crowds = [list(sources)[::-1], *([list(sources)[:3]] if task == "Cartpole" else [])][::-1]
     for i, names in enumerate(crowds):
         among = _train(tmp_path / str(i), sources, names, task, words)
         assert_same_weights(weights(alone, "mine"), weights(among, "mine"))

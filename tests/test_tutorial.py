@@ -21,6 +21,7 @@ SMALL = {
     "--seeds": {"3": "1", "10": "1", "16": "2"},
 }
 QUICK = ("--sim", "mujoco_cpu", "--device", "cpu", "--video", "0", "task.env.episodeLength=20", "evaluation.points=1")
+CALLED = ("compile_shapers=false",)
 EPISODES = ("evaluation.num_envs=2", "evaluation.final_episodes=2")
 MAINS = {"eval-shapers": eval_shapers.main, "envcoder-bench": envcoder_bench.main}
 
@@ -33,7 +34,7 @@ def small(words):
             k = words.index(flag) + 1
             words[k] = value if isinstance(value, str) else value[words[k]]
     if words[0] == "eval-shapers" and not {"--extend", "--describe"} & set(words):
-        words += [*QUICK[:4], *QUICK[6:], *EPISODES] if "--check" in words else [*QUICK, *EPISODES]
+        words += [*QUICK[:4], *QUICK[6:], *EPISODES] if "--check" in words else [*QUICK, *EPISODES, *CALLED]
     return words
 
 

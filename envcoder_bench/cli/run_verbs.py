@@ -119,6 +119,7 @@ RUN/candidates/NAME (docs/export.md):
   policy.json                names, order, units and rates of all that goes in and out
   model.xml                  the robot as the run simulated it, for MuJoCo; with meshes, textures and height fields in
                              the folder assets, if it has any
+  deploy.yaml                for the runtime of Unitree's robots, of a task of mjlab
 
 exit codes: 0 done; 2 bad input, a missing package, or a file that cannot be read or written.
 """
@@ -142,7 +143,7 @@ def export(words: list[str]) -> int:
     from envcoder_bench.serve.documents import Written
 
     done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
-    files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets")}
+    files = {name: getattr(done, name) for name in ("policy", "description", "model", "assets", "deploy")}
     put(lambda: Written(files={name: path for name, path in files.items() if path is not None}))
     outputs = "actions and commands of the drives" if done.command else "actions"
     print(f"{display_path(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
@@ -151,6 +152,8 @@ def export(words: list[str]) -> int:
         assets = None if done.assets is None else display_path(done.assets)
         also = f"; its meshes, textures and height fields are in {assets}" if assets else ""
         print(f"{display_path(done.model)}: the robot, for MuJoCo{also}")
+    if done.deploy is not None:
+        print(f"{display_path(done.deploy)}: the policy for Unitree's runtime, if its motors are in this order")
     return 0
 
 
@@ -440,12 +443,10 @@ def verify_run(words: list[str]) -> int:
         raise UserError("--seeds must be at least 2: one seed does not say how much seeds differ")
     from envcoder_bench.core.words import number  # these import torch, which --help does not need
     from envcoder_bench.results.pairs import sentence
-    from envcoder_bench.serve.documents import Verdict, Verified
     from envcoder_bench.serve.verify import DIFFERENT, verify
 
     fitness, output = (None if x is None else Path(x) for x in (args.fitness, args.output_dir))
-    done = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
-    values = {**vars(done), "versus_human": Verdict.of(done.versus_human)}
+    done, versus_human = verify(Path(args.run), args.candidate, args.seeds, fitness, output)
 
     def text() -> str:
         low, high = (number(x, 3, "+") for x in done.interval)
@@ -454,10 +455,10 @@ def verify_run(words: list[str]) -> int:
         lines = [
             *(f"- {finding}" for finding in done.findings),
             f"{done.candidate}: {done.verdict}: {both}; {gap}",
-            sentence(done.versus_human),
+            sentence(versus_human),
             display_path(done.folder),
         ]
         return "\n".join(lines) + "\n"
 
-    show(lambda: Verified(**values), text)
+    show(lambda: done, text)
     return 1 if done.findings or done.verdict == DIFFERENT else 0

@@ -143,3 +143,15 @@ def text_key(text: str) -> int:
 def stream_seed(seed: int, step: int, purpose: int) -> int:
     """Return a seed for a library generator (``torch.manual_seed``), derived from (seed, step, purpose)."""
     return int(_hash(seed, step, purpose, 1, 1, torch.device("cpu")).item()) & ((1 << 63) - 1)
+
+
+def turned(quat: Tensor, angles: Tensor) -> Tensor:
+    """Turn quaternions xyzw by small angles about the body's axes, by elementwise operations alone."""
+    x, y, z, w = quat.unbind(1)
+    a, b, c = (0.5 * angles).unbind(1)
+    product = torch.stack(
+        [x + w * a + y * c - z * b, y + w * b + z * a - x * c, z + w * c + x * b - y * a, w - x * a - y * b - z * c],
+        dim=1,
+    )
+    p, q, r, s = product.unbind(1)
+    return product / torch.sqrt(p * p + q * q + r * r + s * s).unsqueeze(1)

@@ -82,8 +82,9 @@ class GroupedVecTask:
 
         self.task.attach(
             EnvGroups(
+                size=layout.envs_per_group,
                 seeds=per_env(self.group_seeds),
-                lanes=torch.arange(layout.envs_per_group, device=self.device).repeat(layout.num_groups),
+                lanes=self.lanes().to(self.device).repeat(layout.num_groups),
                 actions=self.actions,
                 commands=per_env(["command" in shaping.stages for shaping in shapings]),
                 initial_states=per_env(["initial_state" in shaping.stages for shaping in shapings]),
@@ -91,6 +92,10 @@ class GroupedVecTask:
                 keys=keys_read(shapings),
             )
         )
+
+    def lanes(self) -> Tensor:
+        """Return the numbers that the task's draws depend on in the environments of a group."""
+        return torch.arange(self.layout.envs_per_group)
 
     # one control step
 

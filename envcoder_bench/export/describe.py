@@ -24,6 +24,12 @@ _ENVIRONMENT = {  # keys of the state that the environment owns
 }
 
 
+def observes_terms(description: Mapping[str, Any]) -> bool:
+    """Return whether the policy observes the task's own terms, all of them in their order and nothing else."""
+    columns = description["input"]["columns"] or ()
+    return bool(columns) and all(x == {"reads": [f"obs_buf[{k}]"], "copied": True} for k, x in enumerate(columns))
+
+
 def describe(
     run: OpenedRun, policy: Policy, shaping: Shaping, contract: TaskContract, command: Affine | None
 ) -> dict[str, Any]:
@@ -103,11 +109,14 @@ def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -
     return described
 
 
-def metadata(description: Mapping[str, Any]) -> dict[str, str]:
+def metadata(description: Mapping[str, Any], deployment: Mapping[str, Any]) -> dict[str, str]:
     """Return what programs of robots read from an ONNX file: the names are those of mjlab's exporter, where it has any.
 
-    Lists have commas between their entries. Gains are of position drives, and ``default_joint_pos`` and
-    ``action_scale`` need an action function that scales one action for each joint.
+    Lists have commas between their entries, and semicolons in an entry. Gains are of position drives, and
+    ``default_joint_pos`` and ``action_scale`` need an action function that scales one action for each joint.
+
+    Args:
+        deployment: what the task itself tells of it.
     """
     command = description["outputs"][COMMAND]
     values: dict[str, Any] = {
@@ -127,13 +136,16 @@ def metadata(description: Mapping[str, Any]) -> dict[str, str]:
         rows = [[x for x in row if x] for row in command["weight"]]
         if all(len(row) <= 1 for row in rows):
             values.update(default_joint_pos=command["bias"], action_scale=[row[0] if row else 0.0 for row in rows])
+    values.update({name: value for name, value in deployment.items() if not isinstance(value, dict)})
+    if "observation_terms_history_length" in deployment:
+        values["history_length"] = max(1, *deployment["observation_terms_history_length"])
     return {name: _csv(value) for name, value in values.items() if value is not None}
 
 
-def _csv(value: Any) -> str:
+def _csv(value: Any, separator: str = ",") -> str:
     if isinstance(value, (list, tuple)):
-        return ",".join("inf" if x is None else _csv(x) for x in value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return separator.join("inf" if x is None else _csv(x, ";") for x in value)
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def as_text(description: dict[str, Any]) -> str:

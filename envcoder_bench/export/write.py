@@ -19,7 +19,8 @@ from envcoder_bench.core.noise import normal
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.export.describe import as_text, describe, metadata
+from envcoder_bench.export.deploy import deploy_yaml
+from envcoder_bench.export.describe import as_text, describe, metadata, observes_terms
 from envcoder_bench.export.module import COMMAND, ExportedPolicy, affine_command
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
@@ -49,6 +50,7 @@ class Exported:
         command: whether the policy's file also has the drives' commands.
         difference: the largest difference of an action to the policy of the run.
         assets: the folder of the model's meshes, textures and height fields; None if it has none.
+        deploy: ``deploy.yaml`` for the runtime of Unitree's robots; None if the policy is not one that it can run.
     """
 
     policy: Path
@@ -57,6 +59,7 @@ class Exported:
     command: bool
     difference: float
     assets: Path | None = None
+    deploy: Path | None = None
 
 
 def export_policy(
@@ -87,7 +90,8 @@ def export_policy(
     policy = load_policy(run, candidate, seed)
     env, exported, description, obs = _build(run, policy)
     title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
-    content, runner = _pack(exported, format, policy.obs_dim, title, metadata(description))
+    deployment = _deployment(env, description)
+    content, runner = _pack(exported, format, policy.obs_dim, title, metadata(description, deployment))
     # the content is compared with the policy before it is written
     difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
@@ -108,10 +112,23 @@ def export_policy(
     files = {**_earlier_files(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:
         files["assets"] = assets
+    yaml = deploy_yaml(deployment, env.task.dt)
+    deploy = None if yaml is None or format != "onnx" else target / "deploy.yaml"
+    if deploy is not None and yaml is not None:
+        files["deploy"] = deploy.name
+        write_atomic(deploy, yaml)
     write_atomic(file, content)
     write_atomic(about, as_text({**description, "policy_sha256": digest, "files": files}))
     beside = (target / assets[0]).parent if assets else None
-    return Exported(file, about, model, exported.command is not None, difference, beside)
+    return Exported(file, about, model, exported.command is not None, difference, beside, deploy)
+
+
+def _deployment(env: GroupedVecTask, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the task tells programs of robots; of its observations only if the policy observes no others."""
+    deployment = env.task.deployment(0)
+    if not observes_terms(description):
+        return {name: x for name, x in deployment.items() if not name.startswith("observation_")}
+    return deployment
 
 
 def _earlier_files(about: Path, digest: str) -> dict[str, str]:

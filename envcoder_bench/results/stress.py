@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from envcoder_bench.core.words import number
 from envcoder_bench.results.csv_log import table_text
 from envcoder_bench.results.statistics import LEVEL, holm
 from envcoder_bench.results.stress_grid import NOMINAL, Axis, StressGrid, stress_grid
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE, COMMANDS, SETTINGS = "stress.csv", "stress_commands.csv", "stress.json"
 NAN = math.nan
@@ -195,6 +198,23 @@ class Stress:
         names = dict.fromkeys(row.candidate for row in self.rows)
         found = [_summary(name, [row for row in self.rows if row.candidate == name], self.settings) for name in names]
         return sorted(found, key=lambda each: -each.worst_decile[0])
+
+    @property
+    def ranking(self) -> pd.DataFrame:
+        """A row for each candidate, by its worst decile, with the attributes of ``Summary``."""
+        import pandas as pd  # slow to import, and only Python asks for it
+
+        columns = [name for name in Summary.__dataclass_fields__ if name not in ("motion", "breaks")]
+        rows = [
+            {
+                **{name: getattr(x, name) for name in columns},
+                "breaks": str(x.breaks or ""),
+                "verdict": x.verdict,
+                **x.motion,
+            }
+            for x in self.summaries
+        ]
+        return pd.DataFrame(rows)
 
     def quarters(self, candidate: str, axis: str) -> list[tuple[float, float, float, float]]:
         """Return low end, high end, mean fitness and survival in each quarter of an axis."""

@@ -15,8 +15,7 @@ import subprocess
 import sys
 import tempfile
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
@@ -32,6 +31,7 @@ from envcoder_bench.run.folder.ranked import bounds_of, run_model
 from envcoder_bench.run.folder.run_folder import RunFolder, digest
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
+from envcoder_bench.serve.documents import Verdict, Verified
 from envcoder_bench.shaping.text import code_of
 from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -41,35 +41,9 @@ FIRST_SEED = 3_000_000_000  # fresh seeds are drawn from here on
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What a training elsewhere says of a run's candidate.
-
-    Attributes:
-        source_hash: SHA-256 of the candidate's text.
-        findings: files that are not what they were, or should be; the verdict is that of the run as it is.
-        recorded, fresh: mean fitness in the run and in the new one.
-        difference, interval: fresh minus recorded, with its 95 % interval.
-        verdict: EQUAL, DIFFERENT or CANNOT_TELL.
-        versus_human: the candidate against the installed package's human baseline, in the new run.
-        folder: the new run.
-    """
-
-    candidate: str
-    source_hash: str
-    findings: Sequence[str]
-    recorded: float
-    fresh: float
-    difference: float
-    interval: tuple[float, float]
-    verdict: str
-    versus_human: Pair
-    folder: Path
-
-
 def verify(
     path: Path, candidate: str | None = None, seeds: int = 10, fitness: Path | None = None, output: Path | None = None
-) -> Verification:
+) -> tuple[Verified, Pair]:
     """Train a candidate of a run again; it takes as long as that part of the run.
 
     Args:
@@ -77,6 +51,9 @@ def verify(
         seeds: number of fresh seeds.
         fitness: your own copy of the run's --fitness file.
         output: a new folder for the run.
+
+    Returns:
+        What the training elsewhere says, and the candidate against the installed package's human baseline in it.
 
     Raises:
         UserError: the run, the candidate or the new run cannot be used.
@@ -99,19 +76,22 @@ def verify(
         row = next((row for row in again.ranked if row.candidate == name), None)
         raise UserError(f"{folder.path}: {name} has no fitness{f': {row.error}' if row is not None else ''}")
     difference = _difference(run, again, name)
-    none = Pair(name, HUMAN, reason=f"{HUMAN} has no fitness")
-    return Verification(
-        name,
-        digest(run.folder.source(name).read_bytes()),
-        findings,
-        model.interval(name)[0],
-        fresh.interval(name)[0],
-        difference.mean,
-        (difference.low, difference.high),
-        judge(difference, margin(run, name)),
-        campaign_pair(fresh, name, HUMAN, LEVEL) if HUMAN in fresh.names else none,
-        folder.path,
+    versus_human = Pair(name, HUMAN, reason=f"{HUMAN} has no fitness")
+    if HUMAN in fresh.names:
+        versus_human = campaign_pair(fresh, name, HUMAN, LEVEL)
+    verified = Verified(
+        candidate=name,
+        source_hash=digest(run.folder.source(name).read_bytes()),
+        findings=findings,
+        recorded=model.interval(name)[0],
+        fresh=fresh.interval(name)[0],
+        difference=difference.mean,
+        interval=(difference.low, difference.high),
+        verdict=judge(difference, margin(run, name)),
+        versus_human=Verdict.of(versus_human),
+        folder=folder.path,
     )
+    return verified, versus_human
 
 
 def _spec(run: OpenedRun, source: CandidateSource, seeds: int, fitness: Path | None) -> RunSpec:

@@ -5,7 +5,7 @@ Both MuJoCo backends implement the interface, and one conformance suite tests it
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,7 +34,75 @@ class Variation:
     gains: Tensor
 
 
-class Simulator(ABC):
+class Robot(ABC):
+    """A robot in ``num_envs`` environments that can be disturbed and watched. Tensors as ``Simulator`` has them.
+
+    Attributes:
+        floating: whether the robot has a free joint.
+        body_names: its bodies; ``body_masses`` ``(num_bodies,)`` kg, on the CPU.
+        base: the index in ``body_names`` of the robot's first body, or without a free joint of its heaviest one.
+        feet: indices of the bodies that are feet; None if it does not say.
+        dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite if it
+            has no limits.
+        effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
+        root_states, dof_pos, dof_vel, dof_force, contact_forces: the state after the last ``step``.
+        sensors: columns of each quantity whose errors ``measure`` takes; empty if the task's state has the quantities.
+        notes: lines on disturbances that it does not meet.
+    """
+
+    floating: bool
+    body_names: list[str]
+    body_masses: Tensor
+    base: int
+    feet: Sequence[int] | None = None
+    dof_limits_lower: Tensor
+    dof_limits_upper: Tensor
+    effort_limits: Tensor
+    root_states: Tensor
+    dof_pos: Tensor
+    dof_vel: Tensor
+    dof_force: Tensor
+    contact_forces: Tensor
+    sensors: Mapping[str, int] = {}
+    notes: Sequence[str] = ()
+
+    @abstractmethod
+    def apply_forces(self, forces: Tensor) -> None:
+        """Apply ``forces`` ``(num_envs, num_bodies, 3)``, N, world frame, at the bodies' centres of mass.
+
+        They hold in every later ``step`` until the next call; ``set_state`` may restore or keep them.
+        """
+
+    def vary(self, variation: Variation) -> None:
+        """Give each environment a model of its own, before any ``step``; 1 as a factor and 0 as a shift keep it.
+
+        Raises:
+            ValueError: the simulator has one model for all environments.
+        """
+        raise ValueError(f"{type(self).__name__} has one model for all environments")
+
+    def track(self, bodies: Sequence[int]) -> Callable[[], Tensor]:
+        """Return what tells where the outermost collision shapes of bodies are, ``(num_envs, bodies, 3)``, m, world.
+
+        They are at the beginning of the last physics step.
+
+        Raises:
+            ValueError: the simulator does not tell.
+        """
+        raise ValueError(f"{type(self).__name__} does not track bodies")
+
+    def tilt(self, gravity: Tensor) -> bool:
+        """Let observations see gravity in the directions ``(num_envs, 3)``; return whether any can."""
+        return False
+
+    def measure(self, errors: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Let what sensors measure err, by the quantities of ``sensors`` in SI units, until the next call."""
+
+    def show_actions(self, actions: Tensor) -> None:  # noqa: B027
+        """Let observations see ``actions`` ``(num_envs, width)`` as the last ones."""
+
+
+class Simulator(Robot):
     """``num_envs`` copies of one robot and its free objects, stepped together.
 
     State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's lifetime, and
@@ -125,31 +193,6 @@ class Simulator(ABC):
 
         Columns of passive joints are ignored. Effort limits of the model hold in both modes.
         """
-
-    @abstractmethod
-    def apply_forces(self, forces: Tensor) -> None:
-        """Apply ``forces`` ``(num_envs, num_bodies, 3)``, N, world frame, at the bodies' centres of mass.
-
-        They hold in every later ``step`` until the next call; ``set_state`` may restore or keep them.
-        """
-
-    def vary(self, variation: Variation) -> None:
-        """Give each environment a model of its own, before any ``step``; 1 as a factor and 0 as a shift keep it.
-
-        Raises:
-            ValueError: the simulator has one model for all environments.
-        """
-        raise ValueError(f"{type(self).__name__} has one model for all environments")
-
-    def track(self, bodies: Sequence[int]) -> Tensor:
-        """Return where the outermost collision shapes of bodies are, ``(num_envs, bodies, 3)``, m, world frame.
-
-        They are at the beginning of the last physics step; each ``step`` refreshes the tensor.
-
-        Raises:
-            ValueError: the simulator does not tell.
-        """
-        raise ValueError(f"{type(self).__name__} does not track bodies")
 
     @abstractmethod
     def write(

@@ -10,7 +10,7 @@ quotients), one operation at a time.
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
@@ -19,7 +19,7 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from envcoder_bench.sim.base import Variation
-from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
+from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel, outermost_geom
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
@@ -50,8 +50,6 @@ class MujocoCpu(MujocoTensors):
             self._xpos, self._xquat = self._batch.bind("xpos"), self._batch.bind("xquat")
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
-
-        self._tracked: Tensor | None = None
 
         # views of the tensors that tasks see, as NumPy
         self.engine_warnings: Counter[str] = Counter()
@@ -95,11 +93,10 @@ class MujocoCpu(MujocoTensors):
         self._gains.copy_(variation.gains)
         self.set_drive_mode(self._effort)
 
-    def track(self, bodies: Sequence[int]) -> Tensor:
-        self._geoms = [self._robot.outermost(body) for body in bodies]
-        self._geom_xpos = self._batch.bind("geom_xpos")
-        self._tracked = torch.zeros(self.num_envs, len(bodies), 3)
-        return self._tracked
+    def track(self, bodies: Sequence[int]) -> Callable[[], Tensor]:
+        positions = self._batch.bind("geom_xpos")
+        geoms = [outermost_geom(self._robot.mj_model, body + 1) for body in bodies]
+        return lambda: torch.from_numpy(positions[:, geoms].astype(np.float32))
 
     def apply_forces(self, forces: Tensor) -> None:
         self._batch.bind("xfrc_applied")[:, 1:, :3] = forces.detach().numpy()
@@ -141,8 +138,6 @@ class MujocoCpu(MujocoTensors):
             self._sensor[bad] = 0.0
         self._refresh_motion()
         self._sites.refresh()
-        if self._tracked is not None:
-            self._tracked.numpy()[...] = self._geom_xpos[:, self._geoms]
 
     def write(
         self,

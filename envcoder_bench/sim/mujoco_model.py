@@ -129,16 +129,6 @@ class RobotModel:
         moving = np.where(self.mj_model.body_weldid[1:] == 0, -1.0, self.mj_model.body_mass[1:])
         return 0 if self.floating else int(moving.argmax())
 
-    def outermost(self, body: int) -> int:
-        """Return the geom of a body that can touch something and is farthest from the body's origin, or any."""
-        model = self.mj_model
-        geoms = np.flatnonzero(model.geom_bodyid == body + 1)
-        if not len(geoms):
-            raise ValueError(f"{self.body_names[body]} has no geom")
-        touching = geoms[(model.geom_contype[geoms] | model.geom_conaffinity[geoms]) != 0]
-        geoms = touching if len(touching) else geoms
-        return int(geoms[np.linalg.norm(model.geom_pos[geoms], axis=1).argmax()])
-
     def varied(self, variation: Variation) -> dict[str, np.ndarray]:
         """Return the fields of MuJoCo's model that a variation changes, ``(num_envs, ...)``."""
         model, base = self.mj_model, self.base + 1
@@ -171,6 +161,16 @@ class RobotModel:
         states = np.zeros((len(self.object_names), 13), dtype=np.float32)
         states[:, :7] = poses[:, [0, 1, 2, 4, 5, 6, 3]]
         return states
+
+
+def outermost_geom(model: mujoco.MjModel, body: int) -> int:
+    """Return the geom of a body that can touch something and is farthest from the body's origin, or any."""
+    geoms = np.flatnonzero(model.geom_bodyid == body)
+    if not len(geoms):
+        raise ValueError(f"{model.body(body).name} has no geom")
+    touching = geoms[(model.geom_contype[geoms] | model.geom_conaffinity[geoms]) != 0]
+    geoms = touching if len(touching) else geoms
+    return int(geoms[np.linalg.norm(model.geom_pos[geoms], axis=1).argmax()])
 
 
 def load_robot(

@@ -12,7 +12,7 @@ With ``use_deterministic_algorithms`` a world's bits depend only on its own stat
 # pyright: reportAttributeAccessIssue=false
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mujoco_warp as mjw
@@ -24,7 +24,7 @@ from torch import Tensor
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim.base import Variation
-from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.mujoco_model import RobotModel, outermost_geom
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
     STATE_TENSORS,
@@ -62,7 +62,6 @@ class MujocoWarp(MujocoTensors):
         self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp has no warnings
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, self.num_dofs, device=self.device)
-        self._tracked: tuple[Tensor, Tensor] | None = None  # positions of geoms, and which geoms
 
         start_warp()
         self._on_torch_stream = TorchStream(self.device)
@@ -203,12 +202,11 @@ class MujocoWarp(MujocoTensors):
         with wp.ScopedDevice(self._wp_device):
             self._warm_up()
 
-    def track(self, bodies: Sequence[int]) -> Tensor:
+    def track(self, bodies: Sequence[int]) -> Callable[[], Tensor]:
         self._wait()
-        geoms = torch.tensor([self._robot.outermost(body) for body in bodies], device=self.device)
-        positions = torch.zeros(self.num_envs, len(bodies), 3, device=self.device)
-        self._tracked, self._geom_xpos = (positions, geoms), wp.to_torch(self._data.geom_xpos)
-        return positions
+        geoms = torch.tensor([outermost_geom(self._robot.mj_model, body + 1) for body in bodies], device=self.device)
+        positions = wp.to_torch(self._data.geom_xpos)
+        return lambda: positions[:, geoms]
 
     def apply_forces(self, forces: Tensor) -> None:
         self._wait()
@@ -222,9 +220,6 @@ class MujocoWarp(MujocoTensors):
                 self._advance()
             else:
                 wp.capture_launch(self._graph)
-        if self._tracked is not None:
-            positions, geoms = self._tracked
-            torch.index_select(self._geom_xpos, 1, geoms, out=positions)
 
     def write(
         self,

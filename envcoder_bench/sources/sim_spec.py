@@ -45,7 +45,8 @@ def sim_spec(
 ) -> TaskSpec:
     """Return the spec of a class whose model and baselines are in ``folder``; the other arguments are the spec's."""
     document = (task_class.__doc__ or "").strip().splitlines()
-    can = frozenset(Can) - ({Can.REGROUPS} if not task_class.regroups else set())
+    always = {Can.CONTACTS}  # need not be asked for
+    can = frozenset(Can) - always - ({Can.REGROUPS} if not task_class.regroups else set())
     return TaskSpec(
         name=task_class.name,
         folder=folder,

@@ -17,6 +17,7 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.sim.base import Robot
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
@@ -32,6 +33,8 @@ def command_axes(task: Task) -> dict[str, float]:
 
     With four numbers the task sets the third, the yaw rate, from a heading.
     """
+    if task.velocity_ranges():
+        return dict(task.velocity_ranges())
     if "commands" not in task.goal_keys or any(name not in task.constants for name in AXES.values()):
         return {}
     names = [*AXES][: 3 if task.state["commands"].shape[1] == 3 else 2]
@@ -41,9 +44,9 @@ def command_axes(task: Task) -> dict[str, float]:
 def _commands(axes: dict[str, float], width: int) -> Tensor:
     """Return the commands of a policy's environments: ``(lanes, width)``."""
     rows = torch.zeros(STILL + len(LEVELS) * len(axes), width)
-    for k, end in enumerate(axes.values()):
+    for k, (axis, end) in enumerate(axes.items()):
         first = STILL + k * len(LEVELS)
-        rows[first : first + len(LEVELS), k] = end * torch.tensor(LEVELS)
+        rows[first : first + len(LEVELS), [*AXES].index(axis)] = end * torch.tensor(LEVELS)
     return rows
 
 
@@ -55,6 +58,10 @@ class _CommandedEnv(GroupedVecTask):
     ) -> None:
         super().__init__(task, layout, shapings, [seed] * layout.num_groups)
         self._asked = commands.repeat(layout.num_groups, 1).to(self.device)
+        task.command(self._asked)
+
+    def lanes(self) -> Tensor:
+        return torch.zeros(self.layout.envs_per_group, dtype=torch.int64)  # all draw alike
 
     def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
         first = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
@@ -64,12 +71,12 @@ class _CommandedEnv(GroupedVecTask):
 class _Velocities:
     """A recorder of the base's velocity forward, to the left and of its yaw rate, in its frame."""
 
-    def __init__(self, env: GroupedVecTask) -> None:
-        self._env = env
+    def __init__(self, robot: Robot) -> None:
+        self._robot = robot
         self.steps: list[Tensor] = []
 
     def step(self, t: int, active: Tensor, ended: Tensor) -> None:
-        root = self._env.state["root_states"]
+        root = self._robot.root_states
         linear = quat_rotate_inverse(root[:, 3:7], root[:, 7:10])
         angular = quat_rotate_inverse(root[:, 3:7], root[:, 10:13])
         velocity = torch.cat([linear[:, :2], angular[:, 2:]], dim=1)
@@ -88,11 +95,14 @@ def probe_commands(
     axes = command_axes(task)
     if not axes:
         return [], "the task does not have commands of velocity"
-    commands = _commands(axes, task.state["commands"].shape[1])
+    commands = _commands(axes, task.state["commands"].shape[1] if "commands" in task.state else 3)
     layout = GroupLayout(len(groups), len(commands))
     shapings = [group.evaluation for group in groups]
-    env = _CommandedEnv(build_task(spec, layout.num_envs), layout, shapings, spec.config.seed, commands)
-    velocities = _Velocities(env)
+    task = build_task(spec, layout.num_envs)
+    robot = task.robot()
+    assert robot is not None
+    env = _CommandedEnv(task, layout, shapings, spec.config.seed, commands)
+    velocities = _Velocities(robot)
     steps = min(env.full_episode, round(SECONDS / env.task.dt))
     with torch.no_grad():
         run_episodes(env, act(env), 1, EVALUATION_STEP, steps=steps, recorder=velocities)
@@ -120,7 +130,8 @@ def responses(name: str, seed: int, seen: np.ndarray, axes: dict[str, float], wi
     late = seen[:, seen.shape[1] // 2 :].mean(axis=1)  # NaN where the episode has ended
     for k, (axis, end) in enumerate(axes.items()):
         lanes = slice(STILL + k * len(LEVELS), STILL + (k + 1) * len(LEVELS))
-        asked, got = end * np.array(LEVELS), late[lanes, k]
+        column = [*AXES].index(axis)
+        asked, got, still = end * np.array(LEVELS), late[lanes, column], np.abs(late[:STILL, column])
         rows.append(
             CommandRow(
                 name,
@@ -128,8 +139,8 @@ def responses(name: str, seed: int, seen: np.ndarray, axes: dict[str, float], wi
                 axis,
                 gain=_gain(asked, got),
                 dead_zone=_dead_zone(asked, got),
-                drift=float(np.nanmean(np.abs(late[:STILL, k]))) if np.isfinite(late[:STILL, k]).any() else np.nan,
-                overshoot=_overshoot(seen[lanes, :, k], asked, got, width),
+                drift=float(np.nanmean(still)) if np.isfinite(still).any() else np.nan,
+                overshoot=_overshoot(seen[lanes, :, column], asked, got, width),
                 ended=float(np.isnan(got).mean()),
             )
         )

@@ -8,7 +8,7 @@ same alone and among others, bitwise on the CPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.results.stress_grid import StressGrid
 from envcoder_bench.shaping.contract import Shaping
-from envcoder_bench.sim.base import Simulator, Variation
+from envcoder_bench.sim.base import Robot, Variation
 from envcoder_bench.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class DisturbedEnv(GroupedVecTask):
     """Groups of ``(1 + draws) * episodes`` environments: those of the nominal draw first.
 
     Args:
-        sim: the task's simulator.
+        sim: the task's robot.
         grid: the draws and the episodes of each.
 
     Attributes:
@@ -53,7 +53,7 @@ class DisturbedEnv(GroupedVecTask):
     def __init__(
         self,
         task: Task,
-        sim: Simulator,
+        sim: Robot,
         layout: GroupLayout,
         shapings: Sequence[Shaping],
         seed: int,
@@ -63,8 +63,8 @@ class DisturbedEnv(GroupedVecTask):
         columns = {axis.name: _per_lane(grid.column(axis.name), grid.episodes) for axis in grid.axes}
         self._lanes = torch.arange(layout.envs_per_group)
         by_env = {name: x.repeat(layout.num_groups) for name, x in columns.items()}
-        sim.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
         super().__init__(task, layout, shapings, [seed] * layout.num_groups)
+        sim.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
         self._prepare_forces(by_env)
         # actions come late by whole control steps
         late = torch.floor(by_env["delay"] / (1000.0 * task.dt) + 0.5).to(torch.int64)
@@ -77,9 +77,14 @@ class DisturbedEnv(GroupedVecTask):
         self.notes = self._unseen(shapings)
         self.strength = by_env["strength"].float().to(self.device)
 
+    def lanes(self) -> Tensor:
+        return self._lanes % self.grid.episodes  # the k-th episodes of all draws draw alike
+
     def _unseen(self, shapings: Sequence[Shaping]) -> list[str]:
         """Return lines on disturbances that this task or these candidates do not notice."""
-        notes = [] if "gravity_vec" in self.state else ["slope: orientations are observed relative to the ground"]
+        notes = list(self.sim.notes)
+        if not self._sees_slope:
+            notes.append("slope: orientations are observed relative to the ground")
         if all(shaping.effort for shaping in shapings):
             notes.append("gains: candidates command efforts, so that there are no drives whose gains differ")
         if not self.sim.floating:
@@ -95,8 +100,11 @@ class DisturbedEnv(GroupedVecTask):
         sine, cosine = torch.sin(by_env["slope"]), torch.cos(by_env["slope"])
         turned = torch.stack([-sine, torch.zeros_like(sine), 1.0 - cosine], dim=1) * GRAVITY
         self._weight = (masses.unsqueeze(2) * turned.unsqueeze(1)).float().to(device)
+        gravity = torch.stack([-sine, torch.zeros_like(sine), -cosine], dim=1).float().to(device)
+        self._sees_slope = sim.tilt(gravity)
         if "gravity_vec" in self.state:
-            self.state["gravity_vec"].copy_(torch.stack([-sine, torch.zeros_like(sine), -cosine], dim=1))
+            self.state["gravity_vec"].copy_(gravity)
+            self._sees_slope = True
         every, lasts = self.grid.push
         steps = max(1, round(lasts / self.task.dt))
         self._push_steps, self._push_every = steps, max(steps, round(every / self.task.dt))
@@ -116,6 +124,7 @@ class DisturbedEnv(GroupedVecTask):
         # what a policy sees as its last action is what it has asked for
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
+        self.sim.show_actions(self.actions)
 
     def _apply_forces(self) -> None:
         """Apply the slope's forces, and in some steps a push in a horizontal direction on the base."""
@@ -137,27 +146,31 @@ class DisturbedEnv(GroupedVecTask):
     @contextmanager
     def _measured(self) -> Iterator[None]:
         """Add noise to the quantities of the state that sensors measure, and remove it afterwards."""
-        if not self._noisy:
+        if not self._noisy or self.sim.sensors:  # a robot with sensors has measured when the step was settled
             yield
             return
         keys = [key for key in dict.fromkeys(key for key, _, _ in _MEASURED) if key in self.state]
         before = {key: self.state[key].clone() for key in keys}
         sizes = {key: self.state[key].shape[1] for key in keys}
-        counter = (self.episode_seed, self.step_count, Purpose.STRESS, self._noise_lanes)
-        drawn = noise.uniform(*counter, sum(sizes.values()), self.device)
-        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1)
-        by_key = dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
+        by_key = self._errors(sizes)
         for key, quantity, columns in _MEASURED:
             if key in by_key:
                 self.state[key][:, columns] += self.grid.sensor_noise[quantity] * by_key[key][:, columns]
         if "root_states" in by_key:
             small = self.grid.sensor_noise["orientation"] * by_key["root_states"][:, 3:6]
-            self.state["root_states"][:, 3:7] = _turned(self.state["root_states"][:, 3:7], small)
+            self.state["root_states"][:, 3:7] = noise.turned(self.state["root_states"][:, 3:7], small)
         try:
             yield
         finally:
             for key, x in before.items():
                 self.state[key].copy_(x)
+
+    def _errors(self, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+        """Draw errors ``(num_envs, columns)`` of this step between -1 and 1 times the noise, by name."""
+        counter = (self.episode_seed, self.step_count, Purpose.STRESS, self._noise_lanes)
+        drawn = noise.uniform(*counter, sum(sizes.values()), self.device)
+        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1)
+        return dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
 
     def begin_all(self, step_count: int) -> Tensor:
         self._first_step = step_count
@@ -173,20 +186,11 @@ class DisturbedEnv(GroupedVecTask):
 
     def begin_episodes(self, mask: Tensor) -> None:
         self._past.masked_fill_(mask.view(1, -1, 1), 0.0)
+        if self._noisy and self.sim.sensors:
+            size = self.grid.sensor_noise
+            self.sim.measure({name: size[name] * x for name, x in self._errors(self.sim.sensors).items()})
         super().begin_episodes(mask)
 
 
 def _per_lane(column: np.ndarray, episodes: int) -> Tensor:
     return torch.from_numpy(column).double().repeat_interleave(episodes)
-
-
-def _turned(quat: Tensor, angles: Tensor) -> Tensor:
-    """Turn quaternions xyzw by small angles about the body's axes, by elementwise operations alone."""
-    x, y, z, w = quat.unbind(1)
-    a, b, c = (0.5 * angles).unbind(1)
-    turned = torch.stack(
-        [x + w * a + y * c - z * b, y + w * b + z * a - x * c, z + w * c + x * b - y * a, w - x * a - y * b - z * c],
-        dim=1,
-    )
-    p, q, r, s = turned.unbind(1)
-    return turned / torch.sqrt(p * p + q * q + r * r + s * s).unsqueeze(1)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import counted, join_some
 from envcoder_bench.env.evaluation import run_episodes
@@ -35,6 +36,7 @@ from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 from envcoder_bench.stress.sensors import unmeasured
+from envcoder_bench.tasks.spec import Can
 
 MOST_ENVS = {"mujoco_cpu": 8_192, "mujoco_warp": 65_536}  # environments of a part
 Policies = Mapping[GroupKey, tuple[nn.Module, str]]  # and the digest of its file
@@ -158,7 +160,7 @@ def _measure(measured: Measured, policies: Policies, device: str, tell: Callable
         settings = replace(
             settings,
             absent={**settings.absent, **({"commands": reason} if reason else {})},
-            unmeasured={**measured.stress.settings.unmeasured, **{group.name: unmeasured(group) for group in part}},
+            unmeasured={**measured.stress.settings.unmeasured, **settings.unmeasured},
         )
         measured.failed.update(faults)
         before = measured.stress
@@ -186,7 +188,14 @@ def _spec(run: OpenedRun, names: set[str], sim: str, device: str) -> RunSpec:
     if cfg.device.split(":")[0] != device.split(":")[0] and not cfg.untrusted:
         spec = spec.changed(compile_shapers=False)  # the run did not compile kernels for this device
     kept = tuple(source for source in spec.sources if source.name in names)
-    return replace(spec.changed(sim=sim, device=device), sources=kept)
+    return with_contacts(replace(spec.changed(sim=sim, device=device), sources=kept))
+
+
+def with_contacts(spec: RunSpec) -> RunSpec:
+    """Return a run whose task measures the contact force on each body, if it has to be asked."""
+    if Can.CONTACTS not in spec.task.can:
+        return spec
+    return spec.changed(task=merged(spec.config.task, nested({"sim.contacts": True})))
 
 
 def measure_groups(
@@ -196,11 +205,11 @@ def measure_groups(
     grid = settings.grid
     layout = GroupLayout(len(groups), (1 + settings.draws) * settings.episodes)
     task = build_task(spec, layout.num_envs)
-    sim = task.simulator()
-    if sim is None:
-        raise UserError(f"{task.name} brings its own simulation, which cannot be disturbed: it has no stress test")
+    robot = task.robot()
+    if robot is None:
+        raise UserError(f"{task.name} does not give access to its robot, so that it has no stress test")
     with user_input():
-        env = DisturbedEnv(task, sim, layout, [group.evaluation for group in groups], spec.config.seed, grid)
+        env = DisturbedEnv(task, robot, layout, [group.evaluation for group in groups], spec.config.seed, grid)
         motion = Motion(env)
     steps = env.full_episode
     if settings.milliseconds:
@@ -224,4 +233,5 @@ def measure_groups(
             values = (settings.episodes, fitness[g][draw], whole[g][draw], moved, contacts, digest)
             rows.append(Row(group.name, group.seed, draw, *values))
     faults = {groups[g].name: str(fault) for g, fault in env.failures.items()}
-    return rows, replace(settings, absent=motion.absent, notes=env.notes), faults
+    unknown = {group.name: unmeasured(group, task.unmeasured(g)) for g, group in enumerate(groups)}
+    return rows, replace(settings, absent=motion.absent, notes=env.notes, unmeasured=unknown), faults

@@ -42,12 +42,13 @@ class Motion:
         if not bool(self._ranged.any()):
             self.absent["limit_margin"] = "no joint of the model has a range"
         # feet
-        feet = next((task.constants[name] for name in FEET if name in task.constants), None)
-        self._feet = None if feet is None else feet.to(torch.int64).to(device)
-        if feet is None or self._feet is None:
+        named = next((task.constants[name].tolist() for name in FEET if name in task.constants), None)
+        feet = sim.feet if named is None else named
+        self._feet = None if feet is None else torch.tensor(feet, device=device)
+        if feet is None:
             self.absent |= dict.fromkeys(("foot_impact", "foot_slip"), "the task does not say which bodies are feet")
         else:
-            self._points, self._points_before = sim.track(feet.tolist()), torch.zeros(n, len(feet), 3, device=device)
+            self._points, self._points_before = sim.track(feet), torch.zeros(n, len(feet), 3, device=device)
         self._loaded = torch.zeros(n, 0 if feet is None else len(feet), dtype=torch.bool, device=device)
         self._mass = float(sim.body_masses.sum())
         if not sim.floating:
@@ -96,12 +97,13 @@ class Motion:
         landing = loaded & ~self._loaded & (t * self._env.task.dt > 0.5)
         impact = torch.where(landing, force, 0.0).amax(dim=1) / (self._mass * GRAVITY)
         self._add("foot_impact", impact, alive & landing.any(dim=1))
-        moved = (self._points - self._points_before)[..., :2]
+        points = self._points()
+        moved = (points - self._points_before)[..., :2]
         speed = torch.sqrt(_summed(moved * moved)) / self._env.task.dt
         both = (loaded & self._loaded & alive.unsqueeze(1)).float()
         self._slip += torch.stack([_summed(speed * both), _summed(both)])
         self._loaded = loaded
-        self._points_before.copy_(self._points)
+        self._points_before.copy_(points)
 
     def _add(self, name: str, values: Tensor, where: Tensor) -> None:
         self._series[name].append(torch.where(where, values, torch.nan))

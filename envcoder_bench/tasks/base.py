@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from envcoder_bench.sim.base import Simulator
+    from envcoder_bench.sim.base import Robot
     from mujoco_batches.physics.live_tensors import PoseSource
 
 HUMAN, UNSHAPED = BASELINE_FILES = ("human", "unshaped")  # every task's folder has a candidate file of each name
@@ -48,13 +48,16 @@ class EnvGroups:
     """The groups that share a task's environments; tensors are ``(num_envs, ...)``.
 
     Attributes:
-        seeds, lanes: int64, the seed of each environment's group, and its index in the group.
+        size: environments of a group.
+        seeds, lanes: int64, the seed of each environment's group, and a number that its random draws depend on: its
+            index in the group, unless several environments of a group shall draw the same.
         actions: the policies' actions, clipped, live, as wide as the widest group's.
         commands, initial_states, goals: bool, whether a function of the group computes commands, initial states, goals;
             otherwise the task's own do.
         keys: the keys of the state that the groups' functions may read; None for all.
     """
 
+    size: int
     seeds: Tensor
     lanes: Tensor
     actions: Tensor
@@ -69,7 +72,7 @@ class EnvGroups:
         device = actions.device
         seeds, lanes = torch.zeros(num_envs, dtype=torch.int64, device=device), torch.arange(num_envs, device=device)
         none = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        return cls(seeds, lanes, actions, none, none, none)
+        return cls(num_envs, seeds, lanes, actions, none, none, none)
 
 
 class Task(ABC):
@@ -216,9 +219,24 @@ class Task(ABC):
         """Return the live poses of the environments, for pictures; None if the simulator does not give them."""
         return None
 
-    def simulator(self) -> Simulator | None:
-        """Return the simulator, whose robots can be disturbed; None if the task brings another simulation."""
+    def robot(self) -> Robot | None:
+        """Return the robot, which can be disturbed; None if the task does not give access to it."""
         return None
+
+    def velocity_ranges(self) -> Mapping[str, float]:
+        """Return the greatest command of velocity by axis, x, y and yaw, that ``command`` takes; empty: it does not."""
+        return {}
+
+    def command(self, velocities: Tensor) -> None:  # noqa: B027
+        """Command velocities ``(num_envs, 3)``, m/s and rad/s, from now on, without the task's own disturbances."""
+
+    def unmeasured(self, group: int) -> Collection[str]:
+        """Return what the task's own terms observe for a group and a robot does not measure, in words."""
+        return ()
+
+    def deployment(self, group: int) -> dict[str, Any]:
+        """Return what programs of robots need to run a group's policy, by names of mjlab's exporter; empty: unknown."""
+        return {}
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

@@ -195,7 +195,7 @@ class SimTask(Task):
         source = getattr(self.sim, "pose_source", None)
         return None if source is None else source()
 
-    def simulator(self) -> Simulator:
+    def robot(self) -> Simulator:
         return self.sim
 
     def set_drive_mode(self, effort: Tensor) -> None:

@@ -39,6 +39,7 @@ class Sections(Protocol):
 class Can(StrEnum):
     """What a task can do beyond the ``Task`` interface."""
 
+    CONTACTS = "contacts"  # measure the contact force on each body, by sim.contacts
     HALF_STEP = "half_step"  # halve its physics step, by sim.substeps
     DETERMINISTIC = "deterministic"  # repeat a run bitwise on CUDA
     PROBE_ON_CPU = "probe_on_cpu"  # show its state on the CPU whatever the device of the run

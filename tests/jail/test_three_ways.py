@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
 SIZES = (131, 256)
-STEPS = 4
+STEPS = 2
 
 
 @functools.cache

@@ -181,7 +181,7 @@ def test_saved_config_of_the_run_has_the_merged_values(tmp_path):
     output = run(
         tmp_path / "run", *QUICK, "--task", "Cartpole", "--task_config", tmp_path / "task.yaml", "--train_config",
         tmp_path / "train.yaml", "--candidates", *candidate, "--num_envs_per_candidate", 4, "--learning_iterations", 1,
-        "--no_baselines", "train.params.config.gamma=0.8",
+        "--no_baselines", "train.params.config.gamma=0.8", "compile_shapers=false",
     )  # fmt: skip
     cfg, _ = RunFolder(output).read()
     assert (cfg.task.env.episodeLength, cfg.task.env.maxEffort) == (60, 300)

@@ -70,6 +70,7 @@ def test_run_says_that_noise_only_grows(tmp_path, caplog, bonus, says):
     sizes = {"num_envs_per_candidate": 8, "learning_iterations": 40, "device": "cpu", "seeds": 1, "video": 0}
     numbers = [f"train.params.config.entropy_coef={bonus}", "train.params.config.learning_rate=0.01"]
     text = "def compute_reward(pole_angle):\n    return 0.0 * pole_angle\n"
+    numbers += ["train.params.config.horizon_length=4", "compile_shapers=false"]
     short = ["evaluation.points=1", "evaluation.final_episodes=1", "task.env.episodeLength=30", *numbers]
     evaluate("Cartpole", {"a": text}, overrides=short, output_dir=tmp_path / "run", baselines=False, **sizes)
     assert ("the exploration noise of a is" in caplog.text) == says

@@ -8,9 +8,9 @@ from helpers import (
     QUICK,
     assert_same_policies,
     assert_same_tables,
+    fork_process,
     refused,
     run,
-    start_process,
     stop_at,
     write_candidates,
 )
@@ -26,6 +26,7 @@ KEYS = (
 WORDS = [
     *QUICK, "--task", "Cartpole", "task.env.episodeLength=40", "--trainer", "sac_small",
     "--num_envs_per_candidate", 8, "checkpoint_minutes=0",
+    "compile_shapers=false",
     *(f"train.params.config.{key}" for key in KEYS),
 ]  # fmt: skip
 
@@ -45,7 +46,7 @@ def test_a_killed_run_resumes_to_the_uninterrupted_result(straight, files, tmp_p
     words = [*WORDS, *files, "--learning_iterations", 10]
     curves = tmp_path / "run" / "curves.csv"
     reached = lambda: curves.exists() and b"\n5," in curves.read_bytes()  # noqa: E731
-    assert stop_at(start_process(words, tmp_path / "run"), reached, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert stop_at(fork_process(words, tmp_path / "run"), reached, signal.SIGKILL)[0] == -signal.SIGKILL
     assert main(["--resume", str(tmp_path / "run")]) == 0
     assert_same_tables(tmp_path / "run", straight)
     assert_same_policies(tmp_path / "run", straight, 4)

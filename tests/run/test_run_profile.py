@@ -24,13 +24,13 @@ CANDIDATES = {
     "still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
     "counting": "calls = []\ndef compute_reward(pole_angle):\n    calls.append(1)\n    return pole_angle.cos()\n",
 }
-HORIZON = 16
+HORIZON = 4
 
 
 def cartpole(folder, tmp_path, *words):
     files = write_candidates(tmp_path / "files", CANDIDATES)
-    given = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--candidates", *files, *words]
-    return run(folder, *given)
+    size = [f"train.params.config.horizon_length={HORIZON}", "--num_envs_per_candidate", 8]
+    return run(folder, *CARTPOLE_QUICK, *size, "--candidates", *files, *words)
 
 
 @pytest.mark.parametrize("iterations", range(1, 31))

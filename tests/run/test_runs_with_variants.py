@@ -68,7 +68,7 @@ def test_every_term_is_left_out_halved_and_doubled_and_every_function_left_out(c
     assert by_name["mine.without_reward"].components == ()
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
 def test_variants_that_differ_in_weights_share_one_kernel_with_one_program(cartpole, count):
     steps = range(round((count / 12) ** 0.5 * 3))
     sweep = {"upright": [2 + k for k in steps], "centre": [2 + k for k in steps], "swing": [0.2, 0.3]}

@@ -14,7 +14,7 @@ LATE = """def compute_reward(pole_angle, progress_buf):
         raise ValueError("too late")
     return pole_angle
 """
-SIZE = ["--num_envs_per_candidate", 2, "--learning_iterations", 2, "--no_baselines"]
+SIZE = ["compile_shapers=false", "--num_envs_per_candidate", 2, "--learning_iterations", 2, "--no_baselines"]
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ TOOLS = [
 SWINGUP = "CartpoleSwingup"
 SMALL = [
     *("num_envs_per_candidate=4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"),
-    "train.params.config.horizon_length=4",
+    *("train.params.config.horizon_length=4", "task.env.episodeLength=150"),
 ]
 
 

@@ -62,7 +62,7 @@ def trainings(monkeypatch):
 
 @pytest.mark.slow
 def test_a_result_that_holds_is_not_different(run, trainings, tmp_path, capsys):
-    done = verify(run.path, output=tmp_path / "again")
+    done, _ = verify(run.path, output=tmp_path / "again")
     assert done.candidate == "a" and not done.findings and done.verdict in (EQUAL, CANNOT_TELL)
     assert done.versus_human.verdict == "better" and done.difference == pytest.approx(0.0)
     assert main(["verify", str(run.path), "--output_dir", str(tmp_path / "cli")]) == 0
@@ -81,7 +81,7 @@ def test_a_result_that_does_not_hold_is_different(run, trainings, tmp_path, caps
 def test_a_changed_file_of_the_run_is_a_finding(run, trainings, tmp_path, name):
     file = run.source(name)
     file.write_text(file.read_text() + "\nx = 1\n")
-    findings = verify(run.path, "a", output=tmp_path / "again").findings
+    findings = verify(run.path, "a", output=tmp_path / "again")[0].findings
     assert any(str(Path("candidates") / name) in finding for finding in findings)
     assert any("not that of the installed package" in finding for finding in findings) == (name == "human")
 
@@ -98,10 +98,10 @@ def test_a_changed_fitness_file_is_a_finding(run, trainings, tmp_path):
     sources = [*baseline_sources(spec.task, spec.config.task), CandidateSource("a", "a.py", campaigns.source("a"))]
     folder = RunFolder.create(tmp_path / "measured", replace(spec, sources=tuple(sources)))
     results(folder, ["human", "a"], range(3), {"human": 0.1, "a": 0.9})
-    findings = [verify(folder.path, fitness=own, output=tmp_path / "1").findings]
-    findings.append(verify(folder.path, output=tmp_path / "2").findings)
+    findings = [verify(folder.path, fitness=own, output=tmp_path / "1")[0].findings]
+    findings.append(verify(folder.path, output=tmp_path / "2")[0].findings)
     folder.fitness.write_text(FITNESS.replace("cos", "ones_like"))
-    findings.append(verify(folder.path, fitness=own, output=tmp_path / "3").findings)
+    findings.append(verify(folder.path, fitness=own, output=tmp_path / "3")[0].findings)
     assert [len(each) for each in findings[:2]] == [0, 1] and "give --fitness with your own" in findings[1][0]
     assert any("other code than yours" in finding for finding in findings[2])
 

@@ -25,7 +25,7 @@ class TermDriven:
         lanes = torch.arange(self.size, device=device).repeat(n // self.size)
         seeds = torch.tensor(seeds, device=device).repeat_interleave(n // len(seeds))
         self.task.patch(patches)
-        self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
+        self.task.attach(EnvGroups(self.size, seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
         self.steps = 0
         if not begin:
             return

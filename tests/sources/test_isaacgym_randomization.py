@@ -311,9 +311,9 @@ def test_candidate_with_torques_keeps_its_drives_without_stiffness(config):
 def test_randomized_candidates_are_isolated(config):
     cfg = config("num_envs_per_candidate=8", "task.env.episodeLength=20")
     human, falls = groups(cfg, falls=FALLS)
-    measured = measure_isolation(RunSpec.of(cfg), human, falls, steps=100, iterations=3)
+    measured = measure_isolation(RunSpec.of(cfg), human, falls, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 8, str(measured)
-    measured = measure_isolation(RunSpec.of(cfg), falls, human, steps=60, iterations=2)
+    measured = measure_isolation(RunSpec.of(cfg), falls, human, steps=40, iterations=1)
     assert measured.clean and measured.episodes >= 8, str(measured)
 
 

@@ -116,7 +116,7 @@ def test_reward_that_is_not_the_sum_of_its_terms_is_told_once(caplog, reward, to
 
 def test_terms_are_described_with_their_place():
     weigher, summer = (" ".join(describe(f"legged_gym:{name}").split()) for name in ("weigher", "summer"))
-    assert "reward_terms_speed (n,) - term of the task's own reward, without its scale, from walker.py:" in weigher
+    assert "reward_terms_speed (n,) ? term of the task's own reward, without its scale, from walker.py:" in weigher
     assert 'reward_terms is also a dict: reward_terms["upright"]' in weigher and "reward_scales is also" in weigher
     assert "with its scale, from walker.py" in summer
 

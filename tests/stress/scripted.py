@@ -1,18 +1,9 @@
 """Closed-form controllers as policies of shipped tasks, without training."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-
 import torch
-from torch import Tensor, nn
+from scripted_policies import Controller
+from torch import Tensor
 
-from envcoder_bench.results.stress import Settings, Stress
-from envcoder_bench.run.inputs import described
-from envcoder_bench.run.prepare.groups import Group, prepare
-from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.stress.measure import measure_groups
-
-Controller = Callable[[Tensor], Tensor]
 CARTPOLE = """
 def compute_observation(cart_pos, cart_vel, pole_angle, pole_vel, progress_buf):
     return torch.stack([cart_pos, cart_vel, pole_angle, pole_vel, (progress_buf % 2).float()], dim=1)
@@ -22,32 +13,6 @@ def compute_observation(state_dict):
     odd = (state_dict["progress_buf"] % 2).float().unsqueeze(1)
     return torch.cat([odd, state_dict["dof_pos"] - state_dict["default_dof_pos"]], dim=1)
 """
-
-
-class Script(nn.Module):
-    def __init__(self, controller: Controller) -> None:
-        super().__init__()
-        self.controller = controller
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return self.controller(obs).clamp(-1.0, 1.0)
-
-
-def groups_of(task: str, observation: str, names: list[str], more: tuple[str, ...] = ()) -> tuple[RunSpec, list[Group]]:
-    spec = described(task, ["sim=mujoco_cpu", "device=cpu", "seeds=1", "compile_shapers=false", *more])
-    sources = tuple(CandidateSource(name, f"{name}.py", observation) for name in names)
-    spec = replace(spec, sources=sources)
-    groups, faults = prepare(spec)
-    assert not faults
-    return spec, groups
-
-
-def stress_of(spec: RunSpec, groups: list[Group], scripts: Mapping[str, Controller], settings: Settings) -> Stress:
-    policies = {group.key: (Script(scripts[group.name]), "") for group in groups}
-    rows, settings, faults = measure_groups(spec, groups, policies, settings)
-    assert not faults
-    return Stress(settings, tuple(rows))
-
 
 # Cartpole: gains of a linear-quadratic regulator, N per unit of cart_pos, cart_vel, pole_angle, pole_vel
 

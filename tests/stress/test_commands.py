@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scripted import ANYMAL, CARTPOLE, STANDS, Script, groups_of
+from scripted import ANYMAL, CARTPOLE, STANDS
+from scripted_policies import Script, groups_of
 
 from envcoder_bench.stress.commands import LEVELS, STILL, probe_commands, responses
 from envcoder_bench.stress.measure import acting

@@ -6,9 +6,11 @@ import json
 import pytest
 import torch
 from helpers import CARTPOLE_QUICK, SETTINGS, SHORT, refused
-from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS, groups_of, stress_of
+from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS
+from scripted_policies import groups_of, stress_of
 
 from envcoder_bench import evaluate
+from envcoder_bench import stress_run as stress_in_python
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.core.errors import UserError
@@ -68,7 +70,7 @@ def test_noise_is_seen_and_not_lived(cartpole):
     grid = SMALL.grid
     layout = GroupLayout(1, (1 + SMALL.draws) * SMALL.episodes)
     task = build_task(spec, layout.num_envs)
-    env = DisturbedEnv(task, task.simulator(), layout, [groups[0].evaluation], 0, grid)
+    env = DisturbedEnv(task, task.robot(), layout, [groups[0].evaluation], 0, grid)
     obs = env.begin_all(EVALUATION_STEP)
     true = torch.cat([task.state[key] for key in ("dof_pos", "dof_vel")], dim=1)[:, [0, 2, 1, 3]]
     error = (obs[:, :4] - true).abs() / torch.tensor([grid.sensor_noise[key] for key in ("dof_pos", "dof_vel")] * 2)
@@ -150,6 +152,17 @@ def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_fol
     assert len(document["ranking"][0]["worst_decile"]) == 3 and document["settings"]["draws"] == 4
 
 
+def test_python_returns_a_table(run_folder):
+    stress = stress_in_python(run_folder, draws=4, episodes=1)
+    table = stress.ranking
+    assert list(table.candidate) == [each.candidate for each in stress.summaries] and len(table.worst_decile[0]) == 3
+    assert set(table.verdict) <= {
+        "passes in simulation",
+        "does not pass in simulation",
+        "ends early without disturbances",
+    }
+
+
 @pytest.mark.slow
 def test_a_run_is_followed_by_its_stress(tmp_path, capsys):
     (tmp_path / "a.py").write_text(CARTPOLE)
@@ -175,8 +188,8 @@ def test_bad_input_is_one_line(run_folder, words, told, capsys):
 
 def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):
     spec, groups = cartpole
-    monkeypatch.setattr(SimTask, "simulator", lambda self: None)
-    with pytest.raises(UserError, match="Cartpole brings its own simulation, which cannot be disturbed"):
+    monkeypatch.setattr(SimTask, "robot", lambda self: None)
+    with pytest.raises(UserError, match="Cartpole does not give access to its robot"):
         stress_of(spec, groups, BALANCE, SMALL)
 
 

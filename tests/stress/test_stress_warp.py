@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from scripted import ANYMAL, STANDS, groups_of, stress_of
+from scripted import ANYMAL, STANDS
+from scripted_policies import groups_of, stress_of
 
 from envcoder_bench.results.stress import MOTION, Settings
 

@@ -20,7 +20,7 @@ def groups(count: int, envs: int, seeds=None) -> EnvGroups:
     n = count * envs
     none = torch.zeros(n, dtype=torch.bool)
     seeds = torch.tensor(seeds or [0] * count).repeat_interleave(envs)
-    return EnvGroups(seeds, torch.arange(envs).repeat(count), torch.zeros(n, 12), none, none, none)
+    return EnvGroups(envs, seeds, torch.arange(envs).repeat(count), torch.zeros(n, 12), none, none, none)
 
 
 def begun(name: str, envs: int = 40) -> Any:

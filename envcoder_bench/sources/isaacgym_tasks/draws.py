@@ -100,7 +100,7 @@ class Draws:
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        self.lanes = torch.arange(num_envs, device=device)
+        self.lanes, self.group_size = torch.arange(num_envs, device=device), num_envs
         self.step, self.everything = 0, False
         self.shared: set[str] = set()
         self.inside: list[str] = []

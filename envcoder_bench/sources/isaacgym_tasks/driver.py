@@ -662,7 +662,7 @@ class Resets:
         """
         if mask.device.type != "cpu":
             return [env_ids]
-        size = int(self._draws.lanes.max()) + 1
+        size = self._draws.group_size
         groups = mask.split(size)
         return [group.nonzero().flatten() + k * size for k, group in enumerate(groups) if bool(group.any())]
 

@@ -163,7 +163,7 @@ class IsaacTask(Task):
 
     def attach(self, groups: EnvGroups) -> None:
         self._groups = groups
-        self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
+        self._draws.seeds, self._draws.lanes, self._draws.group_size = groups.seeds, groups.lanes, groups.size
         self._compared = False
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)

@@ -103,14 +103,14 @@ def _fields(
     texts = _Texts(type(task))
     fields = {key: _scene_field(key, scene) for key in scene.keys}
     for key, (slot, shape) in keys.items():
-        fields[key] = Field(shape, "", texts.origin(slot, quoted=True))  # units are not known
+        fields[key] = Field(shape, "?", texts.origin(slot, quoted=True))  # of unknown unit
         if slot[0] == TERMS:
-            meaning = f"term of the task's reward, {'with' if driver.terms.scaled else 'without'} its scale"
+            meaning = f"term of the task's own reward, {'with' if driver.terms.scaled else 'without'} its scale"
             fields[key] = replace(fields[key], meaning=f"{meaning}, {fields[key].meaning}")
     fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
-    fields.update({key: Field(None, "", texts.origin((key, ""))) for key in constants})
+    fields.update({key: Field(None, "?", texts.origin((key, ""))) for key in constants})
     return fields
 
 

@@ -12,7 +12,7 @@ from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.source import Source, described, find_source, quiet, refuse_unsupported
 from envcoder_bench.sources.mjlab_tasks.words import names_of
 from envcoder_bench.sources.rsl_rl_params import rsl_rl_params
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Can, TaskSpec
 
 
 @functools.lru_cache(maxsize=16)
@@ -24,7 +24,8 @@ def mjlab_spec(task: str) -> TaskSpec:
 
     source = facts.source
     key, title = repr((source, source.version)), f"mjlab's {source.task_id} ({source.version})"
-    return spec_of(facts, MjlabTask, key, title, ("name", "sim.backend", "sim.substeps"))
+    keys = ("name", "sim.backend", "sim.substeps", "sim.contacts")
+    return spec_of(facts, MjlabTask, key, title, keys, {Can.CONTACTS, Can.HALF_STEP})
 
 
 @functools.lru_cache(maxsize=16)

@@ -13,10 +13,13 @@ from mjlab.utils.buffers import CircularBuffer
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+from envcoder_bench.sim.mjlab.robot import VARIED, MjlabRobot
+from envcoder_bench.sources.mjlab_tasks.deployment import deployment
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
 from envcoder_bench.sources.mjlab_tasks.keys import sources_of
 from envcoder_bench.sources.mjlab_tasks.source import quiet
+from envcoder_bench.sources.mjlab_tasks.words import unmeasured_by
 from envcoder_bench.sources.mjlab_tasks.world import World
 from envcoder_bench.sources.term_tasks.task import TermTask
 
@@ -38,7 +41,26 @@ class MjlabTask(TermTask):
 
     def make_world(self, facts: Facts) -> World:
         simulation = simulation_of(self.cfg, str(self.device), facts.needs_warp)
-        return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg))
+        contacts = bool(self.cfg.get("sim", {}).get("contacts", False))
+        return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg), contacts)
+
+    def robot(self) -> MjlabRobot:
+        events = self.world.dialect.event_terms(self.blocks[0].event_manager)
+        late = [(name, getattr(x.func, "model_fields", ())) for name, x in events if x.mode != "startup"]
+        robot = MjlabRobot(self.world, [name for name, fields in late if {*fields} & {*VARIED}])
+        self.erring = robot.erring
+        return robot
+
+    def unmeasured(self, group: int) -> set[str]:
+        block = next(block for block in self.blocks if group in block.groups)
+        cfg, dialect = block.configs[group - block.groups.start], self.world.dialect
+        sections = [dialect.terms(cfg, "observations")[name] for name in self.world.obs_sets["actor"]]
+        terms = [term for section in sections for term in dialect.group_terms(section).values() if term is not None]
+        return {unmeasured_by(self.world, term) for term in terms} - {""}
+
+    def deployment(self, group: int) -> dict[str, Any]:
+        block = next(block for block in self.blocks if group in block.groups)
+        return deployment(self.world, block, group - block.groups.start)
 
     def sources(self) -> dict[str, Any]:
         return sources_of(self.world)

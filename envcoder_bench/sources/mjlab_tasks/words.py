@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from envcoder_bench.sim.joint_facts import drive_facts, joint_facts
+from envcoder_bench.sim.mjlab.robot import is_linear_velocity
 from envcoder_bench.tasks.contract import shown
 
 _OF_ACTIONS = ("scale", "offset", "use_default_offset")  # keys of a term's config that say what an action does
@@ -15,6 +16,19 @@ def names_of(world: Any) -> Iterator[str]:
     """Yield lines on the scene of a world."""
     yield from _names(world)
     yield from _physics(world)
+
+
+def unmeasured_by(world: Any, term: Any) -> str:
+    """Return what a term of observations reads and a robot does not measure; empty if it seems to be nothing."""
+    func, name = getattr(term.func, "_func", term.func), term.params.get("sensor_name", "")
+    called, sensor = getattr(func, "__name__", type(func).__name__), world.scene.sensors.get(name)
+    if called.endswith("lin_vel") or is_linear_velocity(world.sim.mj_model, name):
+        return "the base's linear velocity"
+    if hasattr(sensor, "primary_names"):
+        return "forces of contacts"
+    if "height" in called or hasattr(sensor, "num_rays"):
+        return "heights of the ground"
+    return "the base's position" if called.endswith(("pos_w", "root_pos", "base_pos")) else ""
 
 
 def _physics(world: Any) -> Iterator[str]:

@@ -22,6 +22,7 @@ from mjlab.terrains import TerrainEntity
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+from envcoder_bench.sim.mjlab.robot import touch_sensor
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginning
 from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, EnvView, PartView
@@ -47,6 +48,7 @@ class World:
         simulation: creates the simulation, as mjlab's ``Simulation``.
         substeps: steps of the simulation in each physics step of the config. Terms, actuators, their delays and
             sensors are those of the config's step.
+        contacts: whether a sensor measures the contact force on each body of the robot.
 
     Attributes:
         scene, sim, action_manager: mjlab's; ``commands`` are those of all blocks.
@@ -55,12 +57,19 @@ class World:
         parts: runs the parts of a step.
         dialect, obs_sets, reads_rewards: see ``TermFacts``.
         has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
-        group_size: environments of a group.
+        group_size: environments of a group, which the task sets.
+        pushed: bodies, and the forces ``(num_envs, bodies, 3)`` on them in each step besides those of the task.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
     def __init__(
-        self, facts: Facts, num_envs: int, device: str, simulation: Callable[..., Any], substeps: int = 1
+        self,
+        facts: Facts,
+        num_envs: int,
+        device: str,
+        simulation: Callable[..., Any],
+        substeps: int = 1,
+        contacts: bool = False,
     ) -> None:
         self.substeps = substeps
         self.dialect, self.device = facts.dialect, torch.device(device)
@@ -70,7 +79,10 @@ class World:
         generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
         if generator is not None and generator.seed is None:
             generator.seed = TERRAIN_SEED
-        self.cfg, self.num_envs, self.reads = cfg, num_envs, 0
+        if contacts:
+            cfg.scene.sensors = (*(cfg.scene.sensors or ()), touch_sensor(cfg.scene.entities))
+        self.pushed: tuple[Tensor, Tensor] | None = None
+        self.cfg, self.num_envs, self.reads, self.group_size = cfg, num_envs, 0, num_envs
         self.scene, self.evaluates = Scene(cfg.scene, device=device), False
         if self.scene.terrain is not None:
             self.scene.terrain.__class__ = _Terrain
@@ -184,7 +196,6 @@ class World:
         where policies are evaluated, lanes are spread evenly over all levels and stay there.
         """
         terrain, count = self.scene.terrain, int(lanes.max()) + 1
-        self.group_size = count
         self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
         if terrain is None:
             return
@@ -243,10 +254,13 @@ class World:
             self.scene.update(dt=self.env.physics_dt)
             self.episode_length_buf.add_(1)
 
+        wrenches = self._push()
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", functools.partial(go_on if k else control, k))
             for _ in range(self.substeps):
                 self.sim.step()
+        if wrenches is not None:
+            self.sim.data.xfrc_applied[:] = wrenches
         self.count(self.steps + 1)
         name, calls = "judge", [end]
         for following, between, call in stages:
@@ -256,6 +270,15 @@ class World:
                 name, calls = following, []
             calls.append(call)
         self.parts(name, _in_turn(calls))
+
+    def _push(self) -> Tensor | None:
+        """Apply the forces of ``pushed``; return the wrenches of the task alone."""
+        if self.pushed is None:
+            return None
+        bodies, forces = self.pushed
+        wrenches = self.sim.data.xfrc_applied[:].clone()
+        self.sim.data.xfrc_applied[:, bodies, :3] += forces
+        return wrenches
 
     def reset(self, mask: Tensor) -> None:
         """Reset the simulation where ``mask`` is True."""

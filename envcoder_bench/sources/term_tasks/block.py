@@ -339,9 +339,9 @@ class Block:
             )
         return clean if term.users is None else torch.where(term.users, clean, 0.0)
 
-    def events(self) -> None:
-        """Apply the events of modes ``step`` and ``interval``."""
-        for mode in ("step", "interval"):
+    def events(self, more: Sequence[str] = ("interval",)) -> None:
+        """Apply the events of mode ``step``, and of ``more``."""
+        for mode in ("step", *more):
             if mode in self.event_manager.available_modes:
                 with self._masked(f"events/{mode}"):
                     self.event_manager.apply(mode=mode, dt=self.env.step_dt)

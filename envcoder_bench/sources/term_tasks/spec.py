@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,7 +64,12 @@ def learned(facts: F, make: Callable[[F, int], TermTask], names: Callable[[Any],
 
 
 def spec_of(
-    facts: F, make: Callable[[F, Config, int, str], TermTask], key: str, title: str, config_keys: tuple[str, ...]
+    facts: F,
+    make: Callable[[F, Config, int, str], TermTask],
+    key: str,
+    title: str,
+    config_keys: tuple[str, ...],
+    can: Collection[Can] = (),
 ) -> TaskSpec:
     """Write the folder of a task, and return its spec.
 
@@ -72,6 +77,7 @@ def spec_of(
         make: builds the task from its config, a number of environments and a device.
         key: what its digest is made of.
         title: the framework and the task in it.
+        can: what the framework's tasks can do besides.
     """
     digest = hashlib.sha256(repr((key, facts.widths, facts.measure.meaning)).encode()).hexdigest()[:16]
     folder = cache_folder() / f"{facts.dialect.package}_tasks" / f"{facts.name}-{digest}"
@@ -88,7 +94,7 @@ def spec_of(
         summary=title,
         fitness_meaning=facts.measure.meaning,
         fitness_bounds=facts.measure.bounds,
-        can=frozenset({Can.COMPILE_AHEAD, *([Can.HALF_STEP] if "sim.backend" in config_keys else [])}),
+        can=frozenset({Can.COMPILE_AHEAD, *can}),
         config_keys=config_keys,
         sections=TermSections(facts, lambda num_envs: make(facts, {}, num_envs, "cpu")),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from envcoder_bench.sources.term_tasks.block import Block, runs
 from envcoder_bench.sources.term_tasks.checkpoint import held, restore, saved
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.facts import TermFacts
-from envcoder_bench.sources.term_tasks.fitness import Fitness
+from envcoder_bench.sources.term_tasks.fitness import TRACKING, Fitness
 from envcoder_bench.sources.term_tasks.parts import Parts, cuda_capture
 from envcoder_bench.sources.term_tasks.patches import Patches, patched, world_key
 from envcoder_bench.sources.term_tasks.state_reader import StateReader
@@ -29,6 +30,7 @@ class TermTask(Task):
     Attributes:
         world: what all groups share.
         blocks: groups with the same commands, events and curriculum.
+        erring: a context in which observations are computed, such as that of sensors with errors.
         events_after_reset: whether events of mode ``interval`` follow the resets and commands of a step.
     """
 
@@ -42,6 +44,8 @@ class TermTask(Task):
 
     def __init__(self, facts: TermFacts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.name
+        self.erring: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._commanded: Tensor | None = None
         self.fitness_meaning, self.fitness_bounds = facts.measure.meaning, facts.measure.bounds
         self.fitness_reduction = facts.measure.reduction
         self.fields, self.notes, self._obs_sets = dict(facts.fields), facts.notes, facts.obs_sets
@@ -118,7 +122,7 @@ class TermTask(Task):
         self._patches = patches
 
     def attach(self, groups: EnvGroups) -> None:
-        size, dialect = int(groups.lanes.max()) + 1, self.world.dialect
+        size, dialect = groups.size, self.world.dialect
         count = self.num_envs // size
         self._groups, self.faults = groups, {}
         configs = patched(dialect, self.world.cfg, self._patches or [{}] * count, self._obs_sets["actor"][0])
@@ -126,6 +130,7 @@ class TermTask(Task):
         for name in ("terms", *self._obs_sets):  # other groups may have had more columns
             self._buffers[name].zero_()
         self.world.count(0)
+        self.world.group_size = size
         self.world.place(groups.seeds, groups.lanes)
         keys = [world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]
         alone = [dialect.mixes_environments(cfg) for cfg in configs]
@@ -208,7 +213,7 @@ class TermTask(Task):
 
     def _apply_events(self) -> None:
         for block in self.blocks:
-            block.attempt(block.events)
+            block.attempt(block.events, () if self._commanded is not None else ("interval",))
 
     def ends(self) -> dict[str, Tensor]:
         block = self.blocks[0]
@@ -284,13 +289,16 @@ class TermTask(Task):
                 self.world.sim.forward()
             self.world.parts("command", self._advance_commands)
             self.world.sense()
-            self.world.parts("observe" if self._begun else "observe alone", self._observe)
+            with self.erring():
+                self.world.parts("observe" if self._begun else "observe alone", self._observe)
             self.world.parts.end()
         self._begun = False
 
     def _advance_commands(self) -> None:
         for block in self.blocks:
             block.attempt(block.command, self._mask[block.rows])
+            if self._commanded is not None:
+                block.command_manager.get_term(self._fitness.measure.name).command.copy_(self._commanded[block.rows])
         if self.events_after_reset:
             self._apply_events()
 
@@ -298,8 +306,22 @@ class TermTask(Task):
         self.world.sensed()
         for block in self.blocks:
             block.observe()
-        if self._begun:
+        if self._begun or self.erring is not nullcontext:
             self.reader.refresh()
+
+    # velocity commands
+
+    def velocity_ranges(self) -> dict[str, float]:
+        measure = self._fitness.measure
+        if measure.kind != TRACKING:
+            return {}
+        ranges = self.blocks[0].command_manager.get_term(measure.name).cfg.ranges
+        names = {"x": "lin_vel_x", "y": "lin_vel_y", "yaw": "ang_vel_z"}
+        ends = {axis: max(abs(x) for x in getattr(ranges, name)) for axis, name in names.items()}
+        return {axis: end for axis, end in ends.items() if end > 0.0}
+
+    def command(self, velocities: Tensor) -> None:
+        self._commanded = velocities
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return state["score"]

@@ -18,6 +18,7 @@ class World(Protocol):
     Attributes:
         dialect: of its framework.
         cfg: the task's registered config.
+        group_size: environments of a group, which the task sets.
         scene: with ``sensors`` by name, whose ``data`` may be computed when they are read.
         steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
         reads: how often the framework's code has read ``steps``, or has run the simulation.
@@ -30,6 +31,7 @@ class World(Protocol):
     cfg: Any
     scene: Any
     sim: Any
+    group_size: int
     steps: int
     reads: int
     parts: Parts

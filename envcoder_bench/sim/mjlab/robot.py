@@ -1,0 +1,261 @@
+"""The robot of a task of mjlab, as the stress test disturbs and watches it.
+
+Model fields are set per world by the interface that mjlab's own randomization uses, on top of what its startup events
+have set. Sensors err by changes of the arrays that observations read, which are undone before anything else reads them.
+"""
+
+# mjlab is optional, and MuJoCo's bindings carry no types
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+from mjlab.managers.event_manager import RecomputeLevel
+from mujoco import mjtBias, mjtGain, mjtSensor, mjtTrn
+from torch import Tensor
+
+from envcoder_bench.core import noise
+from envcoder_bench.sim.base import Robot, Variation
+from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
+
+TOUCH = "stress_touch"  # the sensor of all contacts
+VARIED = (
+    "geom_friction", "body_mass", "body_inertia", "body_ipos",
+    "actuator_gainprm", "actuator_biasprm", "actuator_forcerange", "jnt_actfrcrange",
+)  # fmt: skip
+_RATES = {
+    mjtSensor.mjSENS_GYRO: "angular_velocity",
+    mjtSensor.mjSENS_FRAMEANGVEL: "angular_velocity",
+    mjtSensor.mjSENS_VELOCIMETER: "linear_velocity",
+    mjtSensor.mjSENS_FRAMELINVEL: "linear_velocity",
+    mjtSensor.mjSENS_FRAMEXAXIS: "orientation",
+    mjtSensor.mjSENS_FRAMEYAXIS: "orientation",
+    mjtSensor.mjSENS_FRAMEZAXIS: "orientation",
+}
+
+
+def robot_name(entities: Mapping[str, Any]) -> str:
+    """Return the first entity with actuators, by its config. Raises ValueError without one."""
+    for name, cfg in entities.items():
+        if getattr(getattr(cfg, "articulation", None), "actuators", ()):
+            return name
+    raise ValueError("no entity has actuators")
+
+
+def touch_sensor(entities: Mapping[str, Any]) -> Any:
+    """Return the config of a sensor of the net contact force on each body of the robot."""
+    from mjlab.sensor import ContactMatch, ContactSensorCfg
+
+    primary = ContactMatch(mode="body", pattern=".*", entity=robot_name(entities))
+    return ContactSensorCfg(name=TOUCH, primary=primary, fields=("found", "force"), reduce="netforce", num_slots=1)
+
+
+def is_linear_velocity(model: Any, sensor: str) -> bool:
+    """Return whether a model has a sensor of this name that measures a linear velocity."""
+    kinds = {model.sensor(k).name: mjtSensor(model.sensor_type[k]) for k in range(model.nsensor)}
+    return sensor in kinds and _RATES.get(kinds[sensor]) == "linear_velocity"
+
+
+class MjlabRobot(Robot):
+    """The first entity with actuators.
+
+    Args:
+        world: the world of a task of mjlab, with ``touch_sensor``.
+        events: those that set fields of VARIED where an episode begins.
+    """
+
+    def __init__(self, world: Any, events: Sequence[str] = ()) -> None:
+        self.notes: list[str] = [
+            f"the event {name} replaces numbers of the draws where an episode begins" for name in events
+        ]
+        self._world, self._sim = world, world.sim
+        self._model = model = self._sim.mj_model
+        self.name = robot_name(self._world.cfg.scene.entities)
+        self._entity = entity = self._world.scene.entities[self.name]
+        where = entity.indexing
+        self.floating = not entity.is_fixed_base
+        self.body_names = list(entity.body_names)
+        self._bodies = where.body_ids.tolist()
+        self.body_masses = torch.from_numpy(model.body_mass[self._bodies]).float()
+        moves = model.body_dofnum[model.body_weldid[self._bodies]] > 0
+        moving = np.where(moves, model.body_mass[self._bodies], -1.0)
+        self.base = 0 if self.floating else int(moving.argmax())
+        self._joints = [model.joint(f"{self.name}/{joint}").id for joint in entity.joint_names]
+        self._set_limits()
+        touched = self._world.scene.sensors[TOUCH].primary_names
+        self._touched = [touched.index(body) for body in self.body_names]
+        self.feet = self._find_feet()
+        # what sensors measure
+        self._rays = [wp.to_torch(x._ray_dist) for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
+        joints, rays = len(self._joints), sum(x.shape[1] for x in self._rays)
+        base = {"linear_velocity": 3, "angular_velocity": 3, "orientation": 3} if self.floating else {}
+        self.sensors = {"dof_pos": joints, "dof_vel": joints, **base, **({"measured_heights": rays} if rays else {})}
+        self._errors: Mapping[str, Tensor] = {}
+        self._measured = list(self._built_in_sensors())
+
+    def _set_limits(self) -> None:
+        model, joints = self._model, self._joints
+        ranged = model.jnt_limited[joints].astype(bool)[:, None]
+        limits = torch.from_numpy(np.where(ranged, model.jnt_range[joints], [[-np.inf, np.inf]])).float()
+        self.dof_limits_lower, self.dof_limits_upper = limits.unbind(1)
+        efforts = np.zeros(len(joints))
+        for k in range(model.nu):
+            joint = int(model.actuator_trnid[k, 0])
+            if model.actuator_trntype[k] == mjtTrn.mjTRN_JOINT and joint in joints:
+                own = model.actuator_forcerange[k, 1] if model.actuator_forcelimited[k] else np.inf
+                of_joint = model.jnt_actfrcrange[joint, 1] if model.jnt_actfrclimited[joint] else np.inf
+                efforts[joints.index(joint)] = min(own, of_joint)
+        for actuator in self._drives():  # a drive in Python has a limit of its own
+            place = actuator.target_ids.cpu().numpy()
+            efforts[place] = np.minimum(efforts[place], actuator.force_limit[0].cpu().numpy())
+        self.effort_limits = torch.from_numpy(efforts).float()
+
+    def _drives(self) -> list[Any]:
+        """Return the actuators whose gains are Python's, not the model's."""
+        return [x for x in self._entity.actuators if hasattr(x, "stiffness") and hasattr(x, "force_limit")]
+
+    def _find_feet(self) -> list[int] | None:
+        """Return the bodies of the first contact sensor with feet in its name."""
+        for name, sensor in self._world.scene.sensors.items():
+            match = getattr(getattr(sensor, "cfg", None), "primary", None)
+            if not re.search("foot|feet", name) or getattr(match, "entity", None) != self.name:
+                continue
+            assert match is not None
+            geoms = match.mode == "geom"
+            ids = [self._model.geom(f"{self.name}/{x}").bodyid[0] for x in sensor.primary_names] if geoms else []
+            names = [self._model.body(k).name.rpartition("/")[2] for k in ids] or sensor.primary_names
+            return [self.body_names.index(body) for body in dict.fromkeys(names)]
+        return None
+
+    def _built_in_sensors(self) -> Iterator[tuple[int, int, str, int]]:
+        """Yield address, width, quantity and its first column of the robot's own sensors of joints and base."""
+        model, joints = self._model, [self._model.joint(x).name for x in self._joints]
+        joint_types = {mjtSensor.mjSENS_JOINTPOS: "dof_pos", mjtSensor.mjSENS_JOINTVEL: "dof_vel"}
+        for k in range(model.nsensor):
+            kind, address = mjtSensor(model.sensor_type[k]), int(model.sensor_adr[k])
+            if not model.sensor(k).name.startswith(f"{self.name}/"):
+                continue
+            if kind in joint_types and model.joint(model.sensor_objid[k]).name in joints:
+                yield address, 1, joint_types[kind], joints.index(model.joint(model.sensor_objid[k]).name)
+            elif _RATES.get(kind) in self.sensors:
+                yield address, 3, _RATES[kind], 0
+
+    # the state after a step
+
+    @property
+    def root_states(self) -> Tensor:
+        data = self._entity.data
+        pose, velocity = data.root_link_pose_w, data.root_link_vel_w
+        if not self.floating:
+            velocity = torch.zeros_like(velocity)
+        return torch.cat([pose[:, :3], pose[:, [4, 5, 6, 3]], velocity], dim=1)
+
+    @property
+    def dof_pos(self) -> Tensor:
+        return self._entity.data.joint_pos
+
+    @property
+    def dof_vel(self) -> Tensor:
+        return self._entity.data.joint_vel
+
+    @property
+    def dof_force(self) -> Tensor:
+        return self._entity.data.qfrc_actuator
+
+    @property
+    def contact_forces(self) -> Tensor:
+        return self._world.scene.sensors[TOUCH].data.force[:, self._touched]
+
+    def track(self, bodies: Sequence[int]) -> Callable[[], Tensor]:
+        geoms = [outermost_geom(self._model, self._bodies[body]) for body in bodies]
+        return lambda: self._sim.data.geom_xpos[:, geoms]
+
+    # disturbances
+
+    def vary(self, variation: Variation) -> None:
+        sim, model = self._sim, self._model
+        friction, mass, com, strength, gains = (x.float().to(self._world.device) for x in vars(variation).values())
+        sim.expand_model_fields(VARIED)
+        fields = {name: getattr(sim.model, name) for name in VARIED}
+        drawn = friction.clamp(min=LEAST_FRICTION).unsqueeze(1)
+        sliding = fields["geom_friction"][..., 0]
+        fields["geom_friction"][..., 0] = torch.where(torch.isnan(drawn), sliding, drawn)
+        base = self._bodies[self.base]
+        fields["body_mass"][:, base] *= mass
+        fields["body_inertia"][:, base] *= mass.unsqueeze(1)
+        fields["body_ipos"][:, base, 0] += com
+        # motors and the model's position drives: force = gain * ctrl + bias_pos * q + bias_vel * dq
+        plain = np.isin(model.actuator_gaintype, [mjtGain.mjGAIN_FIXED, mjtGain.mjGAIN_AFFINE])
+        plain &= np.isin(model.actuator_biastype, [mjtBias.mjBIAS_NONE, mjtBias.mjBIAS_AFFINE])
+        driven = plain & (model.actuator_biasprm[:, 1:3] != 0.0).any(axis=1)
+        factor = torch.ones(len(mass), model.nu, device=mass.device)
+        factor[:, torch.from_numpy(plain)] *= strength.unsqueeze(1)
+        factor[:, torch.from_numpy(driven)] *= gains.unsqueeze(1)
+        for name in ("actuator_gainprm", "actuator_biasprm"):
+            fields[name][..., :3] *= factor.unsqueeze(2)
+        for name in ("actuator_forcerange", "jnt_actfrcrange"):
+            fields[name] *= strength.view(-1, 1, 1)
+        for actuator in self._drives():
+            actuator.stiffness *= gains.unsqueeze(1)
+            actuator.damping *= gains.unsqueeze(1)
+        sim.recompute_constants(RecomputeLevel.set_const)
+        if not plain.all():
+            others = ", ".join(model.actuator(int(k)).name for k in np.flatnonzero(~plain))
+            self.notes.append(f"strength, gains: of {others} the limits of the effort alone, as they are not linear")
+
+    def apply_forces(self, forces: Tensor) -> None:
+        self._world.pushed = (torch.tensor(self._bodies, device=forces.device), forces)
+
+    def tilt(self, gravity: Tensor) -> bool:
+        self._entity.data.gravity_vec_w.copy_(gravity)
+        return True
+
+    def show_actions(self, actions: Tensor) -> None:
+        manager = self._world.action_manager
+        manager.action.copy_(actions[:, : manager.total_action_dim])
+
+    def measure(self, errors: Mapping[str, Tensor]) -> None:
+        self._errors = errors
+
+    @contextmanager
+    def erring(self) -> Iterator[None]:
+        """Let observations inside the block read what sensors measure, and restore the arrays after it."""
+        if not self._errors:
+            yield
+            return
+        data, where = self._sim.data, self._entity.indexing
+        arrays = {name: getattr(data, name)[:] for name in ("qpos", "qvel", "xquat", "cvel", "sensordata")}
+        changed = [*arrays.values(), *self._rays]
+        before = [x.clone() for x in changed]
+        errors = self._errors
+        arrays["qpos"][:, where.joint_q_adr] += errors["dof_pos"]
+        arrays["qvel"][:, where.joint_v_adr] += errors["dof_vel"]
+        if self.floating:
+            root = where.root_body_id
+            lever = data.subtree_com[:, root] - data.xpos[:, root]
+            arrays["cvel"][:, root, :3] += errors["angular_velocity"]
+            arrays["cvel"][:, root, 3:] += errors["linear_velocity"] + torch.cross(
+                errors["angular_velocity"], lever, dim=1
+            )
+            quat = noise.turned(arrays["xquat"][:, root][:, [1, 2, 3, 0]], errors["orientation"])
+            arrays["xquat"][:, root] = quat[:, [3, 0, 1, 2]]
+        for address, width, quantity, column in self._measured:
+            arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
+        first = 0
+        for rays in self._rays:
+            error = errors["measured_heights"][:, first : first + rays.shape[1]]
+            rays.copy_(torch.where(rays >= 0.0, (rays + error).clamp(min=0.0), rays))
+            first += rays.shape[1]
+        try:
+            yield
+        finally:
+            for x, old in zip(changed, before):
+                x.copy_(old)
+            self._world.forget()
