@@ -121,10 +121,10 @@ def test_human_baseline_learns_to_balance(tmp_path):
 
 
 def test_candidate_failing_with_one_seed_fails_for_all_seeds(tmp_path):
-    flaky = "if float(torch.rand(1)) > 0.37:\n    raise RuntimeError('bad luck')\n"
+    flaky = "if float(torch.rand(1)) < 0.5:\n    raise RuntimeError('bad luck')\n"  # which the third seed alone has
     reward = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     paths = write_candidates(tmp_path / "files", {"flaky": flaky + reward, "still": reward})
-    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--seeds", 4, "--no_baselines", *TINY_WORDS]
+    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--seeds", 3, "--no_baselines", *TINY_WORDS]
     rows = results(run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, *words)).loc["flaky"]
-    assert sorted(rows["seed"]) == list(range(4))
+    assert sorted(rows["seed"]) == list(range(3))
     assert set(rows["status"]) == {"failed at load"}

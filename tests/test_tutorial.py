@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 SMALL = {
     "--num_envs_per_candidate": "4",
     "--learning_iterations": "2",
-    "--seeds": {"3": "1", "10": "1", "16": "2"},
+    "--seeds": {"2": "1", "8": "1", "10": "1"},
 }
 QUICK = ("--sim", "mujoco_cpu", "--device", "cpu", "--video", "0", "task.env.episodeLength=20", "evaluation.points=1")
 CALLED = ("compile_shapers=false",)
@@ -55,7 +55,7 @@ def follow(name, monkeypatch, folder):
 
 
 def test_tutorial_runs(tmp_path, monkeypatch, capsys):
-    assert len(follow("docs/tutorial.md", monkeypatch, tmp_path)) == 6
+    assert len(follow("docs/tutorial.md", monkeypatch, tmp_path)) == 7
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("cart's position on the rail", "upright", "vs human", "gentle", "policy.onnx"):
         assert words in shown

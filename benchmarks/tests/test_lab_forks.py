@@ -1,20 +1,39 @@
-"""The table of repositories for Isaac Lab is that of the record, and its counts hold what the page says."""
+"""The tables of repositories for Isaac Lab are those of the records, and their counts hold what the page says."""
 
 import json
 from pathlib import Path
 
 import lab_forks
+import lab_training
 
-PAGE = Path(lab_forks.__file__).parent / "isaaclab.md"
+PAGE = (Path(lab_forks.__file__).parent / "isaaclab.md").read_text()
+LOAD, TRAIN = PAGE.split("## Training")
+
+
+def rows(text):
+    return [line for line in text.splitlines() if line.startswith("| ") and "/" in line]
 
 
 def test_the_page_shows_the_record():
     record = json.loads(lab_forks.RECORD.read_text())
     assert {name: values["commit"] for name, values in record.items()} == lab_forks.REPOSITORIES
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "/" in line]
-    assert rows == [lab_forks.row(name, values) for name, values in sorted(record.items())]
+    assert rows(LOAD) == [lab_forks.row(name, values) for name, values in sorted(record.items())]
     configs, loaded = (sum(values[key] for values in record.values()) for key in ("configs", "loaded"))
-    assert f"{loaded} of {configs} configs of {len(record)} repositories load" in PAGE.read_text()
+    assert f"{loaded} of {configs} configs of {len(record)} repositories load" in LOAD
+
+
+def test_the_page_shows_what_trained():
+    record = json.loads(lab_training.RECORD.read_text())
+    assert rows(TRAIN) == [lab_training.row(name, values) for name, values in sorted(record.items())]
+    for name, values in record.items():
+        training = lab_training.TRAININGS[name]
+        assert (values["commit"], values["task"]) == (training.commit, training.task)
+        assert lab_forks.REPOSITORIES[name] == training.commit
+    trained = sum(values.get("iterations") == lab_training.ITERATIONS for values in record.values())
+    ranked = sum(values.get("candidates") == ["ok", "ok"] for values in record.values())
+    terms = [values["unequal"] for values in record.values() if "unequal" in values]
+    assert f"{trained} of {len(record)} train with their own script, {ranked} as a ranking" in TRAIN
+    assert f"{sum(map(len, terms))} reward terms of {len(terms)} repositories" in TRAIN
 
 
 def test_configs_are_counted_by_their_reasons(tmp_path, monkeypatch):

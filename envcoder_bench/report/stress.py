@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from envcoder_bench.core.words import aligned, counted, join_words, number, shorten, wrap
@@ -95,7 +96,7 @@ def motion_rows(rows: Sequence[Summary]) -> list[list[str]]:
     """Return the header and a row for each candidate: means of the measured columns over the disturbed draws."""
     columns = [name for name in MOTION if any(name in row.motion for row in rows)]
     head = ["candidate", *(name.replace("_", " ") for name in columns)]
-    values = [[number(row.motion.get(name, float("nan")), 3) for name in columns] for row in rows]
+    values = [[_cell(row.motion.get(name, math.nan)) for name in columns] for row in rows]
     return [head, *([shorten(row.candidate, NAME_WIDTH), *cells] for row, cells in zip(rows, values))]
 
 
@@ -107,7 +108,9 @@ def command_rows(stress: Stress, rows: Sequence[Summary]) -> list[list[str]]:
         of_candidate = [each for each in stress.commands if each.candidate == row.candidate]
         for axis in dict.fromkeys(each.axis for each in of_candidate):
             values = [[getattr(each, name) for each in of_candidate if each.axis == axis] for name in names]
-            cells.append(
-                [shorten(row.candidate, NAME_WIDTH), axis, *(number(round(mean_or_nan(x), 3), 3) for x in values)]
-            )
+            cells.append([shorten(row.candidate, NAME_WIDTH), axis, *(_cell(round(mean_or_nan(x), 3)) for x in values)])
     return cells
+
+
+def _cell(value: float) -> str:
+    return "-" if math.isnan(value) else number(value, 3)

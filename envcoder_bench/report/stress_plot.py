@@ -25,13 +25,15 @@ def stress_sections(stress: Stress | None, fitness_order: Sequence[str], task: s
     parts, rows = shell.parts(), stress.summaries
     body = Markup(parts.picture(plot_axes(stress, task), "fitness along each axis of the stress grid"))
     header, *lines = stress_rows(rows)
-    body += parts.table(header, lines, [""] * len(header))
+    body += parts.table(header, lines, ["", *["number"] * (len(header) - 2), ""])
     if rows[0].motion:
         header, *lines = motion_rows(rows)
-        body += parts.table(header, lines, [""] * len(header))
+        body += Markup("<h3>Motion</h3>") + parts.table(header, lines, ["", *["number"] * len(header)])
     if stress.commands:
         header, *lines = command_rows(stress, rows)
-        body += parts.table(header, lines, [""] * len(header))
+        body += Markup("<h3>Commands of velocity</h3>") + parts.table(
+            header, lines, ["", "", *["number"] * len(header)]
+        )
     body += parts.notes([*sentences(stress, fitness_order), *missing(stress, {})])
     return [Section("stress-section", "Under stress", body)]
 

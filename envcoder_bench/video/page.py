@@ -272,7 +272,7 @@ def _facts(run: OpenedRun) -> list[str]:
     facts = [begun[:16].replace("T", " ")] if begun else []
     facts += [str(run.folder.software.get("device") or cfg.device)]
     facts += [counted(seed_count(cfg), "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
-    facts += [f"{cfg.learning_iterations:,} iterations"]
+    facts += [counted(cfg.learning_iterations, "iteration")]
     if summary.get("wall_time"):
         facts += [f"trained for {duration(summary['wall_time'])}"]
     if summary.get("env_steps"):

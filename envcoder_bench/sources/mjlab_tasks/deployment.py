@@ -82,7 +82,7 @@ def _observations(world: Any, block: Any, group: int) -> dict[str, Any]:
         "observation_terms_scale": [_scale(cfg.scale) for _, cfg in terms],
         "observation_terms_clip": [list(cfg.clip or (-math.inf, math.inf)) for _, cfg in terms],
         "observation_terms_history_length": [int(cfg.history_length) for _, cfg in terms],
-        "observation_terms_flatten_history_dim": [bool(cfg.flatten_history_dim) for _, cfg in terms],
+        "observation_terms_flatten_history_dim": [int(cfg.flatten_history_dim) for _, cfg in terms],
         "observation_terms_width": [widths[name][x] for name in world.obs_sets["actor"] for x, _ in by_group[name]],
     }
 

@@ -20,8 +20,11 @@ class SimulationContext:
         NO_GUI_OR_RENDERING, NO_RENDERING, PARTIAL_RENDERING, FULL_RENDERING = -1, 0, 1, 2
 
     def __init__(self, cfg: Any = None) -> None:
+        from isaaclab.sensors import RayCaster  # pyright: ignore[reportMissingImports]
         from isaaclab.sim import SimulationCfg  # pyright: ignore[reportMissingImports]
 
+        # a class attribute, in which a second simulation would find the terrain of the first, and fail to validate it
+        self._meshes = RayCaster.meshes = {}
         self.cfg = SimulationCfg() if cfg is None else cfg
         type(self)._instance = self
         self.cfg.device = self.device = app.cpu_device(self.cfg.device)
@@ -66,7 +69,10 @@ class SimulationContext:
     def activate(self) -> None:
         """Make this context the one that code of Isaac Lab asks for, where there are several in a process."""
         if type(self)._instance is not self:
+            from isaaclab.sensors import RayCaster  # pyright: ignore[reportMissingImports]
+
             type(self)._instance = self
+            RayCaster.meshes = self._meshes
             vars(STAGE).update(self._stage)
 
     def step(self, render: bool = True) -> None:

@@ -115,7 +115,8 @@ def test_materials_are_randomized_by_environment_and_shape(make, cfgs):
 def test_rays_and_feet_meet_the_same_triangles(make, cfgs):
     """On a terrain of one slope, heights under the rays are those of its plane, and the robot stands on it."""
     import trimesh
-    from isaaclab.sensors import RayCasterCfg, patterns
+    from isaaclab.sensors import RayCaster, RayCasterCfg, patterns
+    from isaaclab.sim import SimulationContext
     from isaaclab.terrains import TerrainImporterCfg
     from isaaclab.terrains.terrain_importer import TerrainImporter
 
@@ -146,6 +147,12 @@ def test_rays_and_feet_meet_the_same_triangles(make, cfgs):
     feet = [name.endswith("foot") for name in robot.body_names]
     place = robot.data.body_pos_w[:, feet]
     assert (place[..., 2] - 0.1 * place[..., 0]).flatten().tolist() == pytest.approx([0.02] * 8, abs=5e-3)
+    # a second simulation in the process has meshes of its own
+    meshes, second = dict(RayCaster.meshes), SimulationContext(cfg.sim)
+    assert list(meshes) == ["/World/ground"] and second is not env.sim and not RayCaster.meshes
+    cfg.validate()
+    env.sim.activate()
+    assert RayCaster.meshes == meshes
 
 
 def test_a_sensor_of_bodies_that_do_not_report_says_so(make, cfgs):
