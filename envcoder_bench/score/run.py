@@ -52,6 +52,7 @@ from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Attempt
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.providers.choice import WITHOUT_MODEL, kind_of, make_provider
+from envcoder_bench.search.providers.sdk import check_base_url
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.tasks.base import BASELINES
@@ -201,6 +202,7 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         held_out=FIRST_HELD_OUT + secrets.randbelow(10**9),
         drawn=drawn or secrets.randbelow(10**6) + 1,
     )
+    check_base_url(config.base_url or "")
     if config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
         make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])

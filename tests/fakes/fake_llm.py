@@ -132,6 +132,10 @@ def no_connection(llm, body):
     raise llm.http.ConnectError("Connection refused: nobody listens")
 
 
+def unreachable(llm, body):
+    raise llm.http.ConnectTimeout("timed out")
+
+
 def silent(llm, body):
     """No byte within the time limit."""
     raise llm.http.ReadTimeout("timed out")

@@ -180,6 +180,7 @@ def test_human_as_a_model_is_human(tmp_path):
         (["--resume", "nowhere", "--runs", "2"], "--resume takes no other flags but"),
         (["--resume", "nowhere"], "it is not the folder of a score"),
         (["--llm", "gpt-4.1", "--base_url", "https://me:secret@host/v1"], "leave out user name and password"),
+        (["--llm", "evolve", "--base_url", "localhost:80"], "--base_url localhost:80: write an address"),
         (["--llm", "gpt-4.1", "--tasks", "smoke"], "OPENAI_API_KEY"),
         (["--llm", "evolve", "--tasks", "smoke", "learning_iteration=3"], "learning_iteration"),
     ],

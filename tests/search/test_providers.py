@@ -2,15 +2,18 @@
 
 import http.server
 import json
+import re
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from fake_llm import answer, no_connection, raw, silent, status
+from fake_llm import answer, no_connection, raw, silent, status, unreachable
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.search.providers import sdk
 from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, Request
 from envcoder_bench.search.providers.budget import price_of, read_prices
 from envcoder_bench.search.providers.choice import kind_of, make_provider
@@ -68,8 +71,10 @@ def test_failures_are_sent_again_and_told(llm, fault, message, server, tmp_path)
     (reply,), records = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == STOP and reply.error == "" and len(server.bodies) == 3
     assert [record["type"] for record in records] == ["reply"]
-    assert len(lines) == 2 * bool(message)
-    assert all(message in line and llm in line and "\n" not in line for line in lines)
+    assert all(line.startswith(f"{llm}@{server.root}") and "\n" not in line for line in lines)
+    failures, again = [line for line in lines if "sent again" not in line], [line for line in lines if "again" in line]
+    assert len(failures) == 2 * bool(message) and all(message in line for line in failures)
+    assert [line.split(": ")[-1] for line in again] == ["sent again, 1 of 6", "sent again, 2 of 6"]
     assert len(server.waits) == 2 and 0 < server.waits[0] <= 1 and server.waits[1] <= 2
 
 
@@ -77,14 +82,32 @@ def test_failures_are_sent_again_and_told(llm, fault, message, server, tmp_path)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (no_connection, "Connection refused: nobody listens; is the server running?"),
+        (no_connection, "Connection refused: nobody listens; is the server running? (tried 7 times)"),
         (silent, "no reply within 20 s (--reply_timeout) (tried 7 times)"),
+        (unreachable, "within 10 s: check --base_url, the network and the proxy (tried 7 times)"),
     ],
 )
 def test_server_that_does_not_answer_is_an_error_reply(llm, fault, message, server, tmp_path):
     server.script.extend([fault] * 7)
     (reply,), _ = ask(make(llm, server), tmp_path)
     assert reply.finish == ERROR and message in reply.error and len(server.bodies) == 7
+
+
+@both
+def test_silent_server_is_given_up_after_three_time_limits(llm, server, tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(sdk, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(act, seconds):
+        def wait(*arguments):
+            now[0] += seconds
+            return act(*arguments)
+
+        return wait
+
+    server.script.extend([slow(status(500), 900), *[slow(silent, 601)] * 6])
+    (reply,), _ = ask(make(llm, server, 600.0), tmp_path)
+    assert "no reply within 600 s (--reply_timeout) (tried 4 times)" in reply.error and len(server.bodies) == 4
 
 
 @both
@@ -141,11 +164,13 @@ def test_replies_that_are_not_json_are_asked_for_again(llm, data, message, serve
 @both
 def test_servers_say_how_long_to_wait(llm, server, tmp_path):
     server.script.extend([status(429, headers=[("retry-after", "17")]), status(503, headers=[("retry-after", "soon")])])
-    (reply,), _ = ask(make(llm, server), tmp_path)
+    lines = []
+    (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == STOP and server.waits[0] == 17 and server.waits[1] <= 2
-    server.script.append(status(500, headers=[("x-should-retry", "false")]))
+    assert lines[0].endswith("429: no luck (retry after 17 s)") and lines[2].endswith("(retry after soon)")
+    server.script.append(status(500, headers=[("x-should-retry", "false"), ("retry-after", "300")]))
     (reply,), _ = ask(make(llm, server), tmp_path, [replace(REQUEST, sample=1)])
-    assert reply.finish == ERROR and len(server.waits) == 2
+    assert reply.error.endswith("500: no luck (retry after 300 s)") and len(server.waits) == 2
 
 
 @both
@@ -216,7 +241,7 @@ def test_key_that_a_server_echoes_is_hidden(llm, server, tmp_path, monkeypatch):
         with pytest.raises(UserError) as caught:
             ask(provider, tmp_path, [replace(REQUEST, sample=1)])
         texts.append(str(caught.value))
-    assert all("abcdefgh" not in text for text in texts) and "[hidden]" in texts[1]
+    assert all("abcdefgh" not in text for text in texts) and "[hidden]" in texts[0] + texts[2]
 
 
 def test_placeholder_keys_are_not_hidden():
@@ -228,7 +253,23 @@ def test_address_with_a_password_is_refused_without_repeating_it(login):
     with pytest.raises(UserError, match=r"--base_url http://\.\.\.@h:1/v1: leave out user name and password") as caught:
         check_base_url(f"http://{login}@h:1/v1")
     assert login not in str(caught.value)
-    assert check_base_url("http://h:1/v1?x=a@b") == "http://h:1/v1?x=a@b"
+    for url in (f"{login}@h/v1", f"http://{login}@h:x/v1"):
+        with pytest.raises(UserError, match="leave out user name and password") as caught:
+            check_base_url(url)
+        assert login not in str(caught.value)
+    for url in ("http://h:1/v1?x=a@b", "https://[::1]:80/v1", ""):
+        assert check_base_url(url) == url
+
+
+@pytest.mark.parametrize("address", ["[::1/v1", "localhost:abc/v1", "/v1", "h:99999/v1", "h:0", "h..h/v1", "a b/v1"])
+def test_address_that_is_not_one_has_a_remedy(address, server, monkeypatch):
+    address = f"http://{address}"
+    for llm in MODELS:
+        with pytest.raises(UserError, match=f"--base_url {re.escape(address)}: write an address such as http://local"):
+            make_provider(llm, address)
+        monkeypatch.setenv(variable := f"{llm.split(':')[0].upper()}_BASE_URL", address)
+        with pytest.raises(UserError, match=rf"^{variable} \(read because --base_url is not given\) http"):
+            make_provider(llm)
 
 
 @both
@@ -443,6 +484,12 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "ftp://user:geheim@proxy.example:1")
     with pytest.raises(
         UserError, match=r"the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used: "
+    ) as caught:
+        make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+    assert "geheim" not in str(caught.value)
+    monkeypatch.setenv("HTTP_PROXY", "http://user:geheim/@proxy.example")
+    with pytest.raises(
+        UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
     ) as caught:
         make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
     assert "geheim" not in str(caught.value)

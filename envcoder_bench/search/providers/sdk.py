@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +25,10 @@ Hide = Callable[[str], str]
 _log = logging.getLogger(__name__)
 
 RETRIES = 6  # the SDK repeats a request after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
+CONNECT = 10.0  # longest time for a connection, s
+SILENCE = 3  # time limits without any response after which a request is not sent again
+SHORTEST = 120.0  # the same for short time limits, s: all retries without a connection fit in
+_TRIES = "x-stainless-retry-count"  # a header of both SDKs
 EXCERPT = 100  # characters of a reply that cannot be read
 WIDEST = 300  # characters of a server's message
 HIDDEN = "[hidden]"
@@ -79,39 +84,85 @@ def read_key(variable: str, base_url: str) -> str:
     return key or "none"
 
 
-def check_base_url(url: str) -> str:
-    """Return a URL. Raises UserError if it is not one, or has a password, which messages and files would repeat."""
-    login = urlsplit(url).netloc.rpartition("@")[0]
-    if login:
-        raise UserError(f"--base_url {url.replace(login, '...', 1)}: leave out user name and password, and give a key")
-    if url and not url.startswith(("http://", "https://")):
-        raise UserError(f"--base_url {url}: write an address such as http://localhost:11434/v1")
+def check_base_url(url: str, source: str = "--base_url") -> str:
+    """Return the address of a server, or an empty text for the provider's own.
+
+    Args:
+        source: what it was read from, for messages.
+
+    Raises:
+        UserError: if it is not one, or has a password, which messages and files would repeat.
+    """
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")  # raises for names that cannot be looked up
+        valid = parts.scheme in ("http", "https") and bool(host) and parts.port != 0 and not re.search(r"\s", url)
+    except ValueError:
+        valid = False
+    hidden = re.sub(r"(?s)^(\w+://)?.*@", r"\1...@", url)
+    if "@" in (parts.netloc if valid else url.partition("?")[0]):
+        raise UserError(f"{source} {hidden}: leave out user name and password, and give a key")
+    if url and not (valid and url.isprintable()):
+        raise UserError(f"{source} {one_line(hidden, WIDEST)}: write an address such as http://localhost:11434/v1")
     return url
 
 
-def http_client(sdk: Any, url: str, timeout: float, failed: Callable[[int, str], None]) -> Any:
+def _http_library(sdk: Any) -> Any:
+    return importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
+
+
+def http_client(sdk: Any, url: str, timeout: float, tell: Callable[[str], None], hide: Hide) -> Any:
     """Return an SDK's HTTP client, which goes through the environment's proxy, except to this machine.
 
     Args:
         timeout: longest time without a byte of the reply, s.
-        failed: called with status and text of each failure that is sent again, from any thread.
+        tell: called for each failure with a status, also that of the last try, and each retry, from any thread.
+        hide: removes secrets from a server's message.
 
     Raises:
         UserError: if the proxy cannot be used.
     """
-    http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
+    http = _http_library(sdk)
+    call = threading.local()  # the SDK makes all tries of a call in its thread
 
-    def report(response: Any) -> None:
+    def sent(request: Any) -> None:
+        tries, now = int(request.headers.get(_TRIES, 0)), time.monotonic()
+        if not tries or call.silent_since is None:
+            call.silent_since = now
+        if now - call.silent_since > max(SILENCE * timeout, SHORTEST):
+            raise sdk.APIError("", request, body=None)  # the SDKs do not retry after their own exceptions
+        if tries:
+            tell(f"sent again, {tries} of {RETRIES}")
+
+    def received(response: Any) -> None:
+        call.silent_since = None
         if response.status_code in (408, 409, 429) or response.status_code >= 500:
             response.read()
-            failed(response.status_code, response.text)
+            tell(f"{response.status_code}: {_reason(response.text, hide)}{_asked_wait(response)}")
 
     is_local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    options = {"timeout": http.Timeout(timeout, connect=10.0), "event_hooks": {"response": [report]}}
+    hooks = {"request": [sent], "response": [received]}
+    options = {"timeout": http.Timeout(timeout, connect=CONNECT), "event_hooks": hooks}
+    proxy = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
     try:
         return sdk.DefaultHttpxClient(**options, trust_env=not is_local)
     except (ImportError, ValueError) as error:  # httpx hides a proxy's password
-        raise UserError(f"the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used: {error}") from error
+        raise UserError(f"{proxy}: {error}") from error
+    except http.InvalidURL as error:  # it may repeat a part of the password
+        raise UserError(f"{proxy}: write an address such as http://proxy.example:3128") from error
+
+
+def _asked_wait(response: Any) -> str:
+    """Return how long a server asks to wait, as it says it."""
+    milliseconds, wait = (response.headers.get(name, "") for name in ("retry-after-ms", "retry-after"))
+    text = f"{milliseconds} ms" if milliseconds else f"{wait} s" if wait.isdigit() else wait
+    return f" (retry after {one_line(text, 40)})" if text else ""
+
+
+def _tried(error: Any, unsent: int = 0) -> str:
+    tries = 1 + int(error.request.headers.get(_TRIES, 0)) - unsent
+    return f" (tried {tries} times)" if tries > 1 else ""
 
 
 def _excerpt(text: str) -> str:
@@ -136,18 +187,16 @@ class Model:
         self, kind: str, model: str, base_url: str | None, timeout: float, notify: Callable[[str], None]
     ) -> None:
         """Prepare the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
-        url = (base_url or os.environ.get(f"{kind.upper()}_BASE_URL", "")).strip().rstrip("/")
-        self.model, self.url = model, check_base_url(url)
+        variable = f"{kind.upper()}_BASE_URL"
+        url = (base_url or os.environ.get(variable, "")).strip().rstrip("/")
+        source = "--base_url" if base_url else f"{variable} (read because --base_url is not given)"
+        self.model, self.url = model, check_base_url(url, source)
         key = read_key(f"{kind.upper()}_API_KEY", self.url)
         self.sdk = import_sdk(kind)
         self.name = f"{kind}:{model}" + (f"@{self.url}" if self.url else "")
         self.hide = hiding(key)
-        self._timeout = timeout
-
-        def failed(status: int, text: str) -> None:
-            notify(f"{self.name}: {status}: {_reason(text, self.hide)}")
-
-        http = http_client(self.sdk, self.url, timeout, failed)
+        self._silence = f"no reply within {timeout:g} s (--reply_timeout)"
+        http = http_client(self.sdk, self.url, timeout, lambda text: notify(f"{self.name}: {text}"), self.hide)
         self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
         self.unsupported: set[str] = set()  # parameters that the model refused
         self._warning = threading.Lock()
@@ -197,12 +246,16 @@ class Model:
         except sdk.APIStatusError as error:
             raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
         except sdk.APITimeoutError as error:
-            reason = f"no reply within {self._timeout:g} s (--reply_timeout)"
-            raise ProviderError(f"{who}: {reason} (tried {RETRIES + 1} times)") from error
+            if isinstance(error.__cause__, _http_library(sdk).ConnectTimeout):
+                remedy = f"within {CONNECT:g} s: check --base_url, the network and the proxy"
+                raise ProviderError(f"no connection to {who} {remedy}{_tried(error)}") from error
+            raise ProviderError(f"{who}: {self._silence}{_tried(error)}") from error
         except sdk.APIConnectionError as error:
             cause = error.__cause__ or error
-            raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}") from error
+            raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}{_tried(error)}") from error
         except (sdk.APIError, ValueError) as error:  # it is not JSON
+            if type(error) is sdk.APIError:  # of http_client
+                raise ProviderError(f"{who}: {self._silence}{_tried(error, unsent=1)}") from error
             text = hide(str(getattr(error, "doc", error)))
             if _web_page(text):
                 raise _is_a_web_page(who, text) from error
@@ -256,8 +309,7 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exc
     if status == 429 and "insufficient_quota" in text:
         return UserError(f"{who}: no credit left ({message})")
     if status in (408, 409, 425, 429) or status >= 500:
-        tries = 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
-        return ProviderError(f"{who}: {status}: {message}" + (f" (tried {tries} times)" if tries > 1 else ""))
+        return ProviderError(f"{who}: {status}: {message}{_asked_wait(error.response)}{_tried(error)}")
     flag = next((flag for flag, words in _FLAGS.items() if any(word in text for word in words)), "")
     return UserError(f"{who} does not accept the request: {status}: {message}{f' (see {flag})' if flag else ''}")
 
