@@ -33,7 +33,7 @@ from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.stress.commands import probe_commands
-from envcoder_bench.stress.disturbed_env import DisturbedEnv
+from envcoder_bench.stress.disturbed_env import DisturbedEnv, robot_of
 from envcoder_bench.stress.motion import Motion
 from envcoder_bench.stress.sensors import unmeasured
 from envcoder_bench.tasks.spec import Can
@@ -205,9 +205,7 @@ def measure_groups(
     grid = settings.grid
     layout = GroupLayout(len(groups), (1 + settings.draws) * settings.episodes)
     task = build_task(spec, layout.num_envs)
-    robot = task.robot()
-    if robot is None:
-        raise UserError(f"{task.name} does not give access to its robot, so that it has no stress test")
+    robot = robot_of(task)
     with user_input():
         env = DisturbedEnv(task, robot, layout, [group.evaluation for group in groups], spec.config.seed, grid)
         motion = Motion(env)
