@@ -56,7 +56,7 @@ def put_on_path(source: Path) -> None:
 
 
 def project_of(script: Path) -> Path:
-    """Return the folder of the project that a script is in: the nearest with packages or a repository, else a package."""
+    """Return the folder of a script's project: the nearest with packages or a repository, else the nearest package."""
     for parts in ((*_SOURCES, ".git"), _BUILDS):
         for folder in script.parents:
             if any((folder / part).exists() for part in parts):
