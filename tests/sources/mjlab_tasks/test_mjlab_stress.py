@@ -20,8 +20,8 @@ from envcoder_bench.stress.measure import acting
 from envcoder_bench.tasks.base import EnvGroups
 
 pytest.importorskip("mjlab")
-from envcoder_bench.sim.mjlab.robot import robot_name  # noqa: E402
-from envcoder_bench.sources.mjlab_tasks.task import has_contacts  # noqa: E402
+from envcoder_bench.sim.mjlab.robot import robot_name
+from envcoder_bench.sources.mjlab_tasks.task import has_contacts
 
 pytestmark = pytest.mark.slow  # constructing a scene takes a second
 
@@ -192,7 +192,7 @@ def test_noise_of_rays_is_observed_alone():
 
 @pytest.mark.parametrize("contacts", ["no", 1])
 def test_a_switch_that_is_not_a_bool_is_refused(contacts):
-    with pytest.raises(UserError, match="task.sim.contacts is"):
+    with pytest.raises(UserError, match=r"task\.sim\.contacts is"):
         has_contacts({"sim": {"contacts": contacts}})
 
 
