@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,8 @@ def _settings(asked: Asked, sim: str) -> Settings:
         raise ValueError(
             f"the grid has 1 to {len(grid.draws)} draws of at least one episode, not {draws} of {episodes}"
         )
+    if asked.seconds is not None and not 0.001 <= asked.seconds < math.inf:
+        raise ValueError(f"seconds is {asked.seconds:g}: it must be at least 0.001")
     milliseconds = 0 if asked.seconds is None else round(1000.0 * asked.seconds)
     return Settings(grid.version, draws, episodes, milliseconds, sim=sim)
 
