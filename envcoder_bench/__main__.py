@@ -14,8 +14,8 @@ EPILOG = """\
 COMMAND VERB --help describes a verb.
 Runs are made by eval-shapers, and searches for better candidates by auto-shape.
 
-exit codes: 0 done; 1 check-task found a violation; 2 bad input, or a file that cannot be read or written; 130 stopped
-by Ctrl-C.
+exit codes: 0 done; 1 check-task or verify found a violation, or a difference; 2 bad input, or a file that cannot be
+read or written; 130 stopped by Ctrl-C.
 """
 
 

@@ -145,6 +145,7 @@ def extend(
     return _finish(result, video)
 
 
+@checked_arguments
 def stress_run(
     run: str | os.PathLike[str] | RunResult,
     draws: int | None = None,
@@ -155,6 +156,8 @@ def stress_run(
     device: str = "auto",
 ) -> Stress:
     """Play the final policies of a run under disturbances, as ``envcoder-bench stress`` does, and return what is known.
+
+    Candidates that do not have a policy, because they failed, are left out.
 
     Args:
         run: a run folder, or the result of ``evaluate``.

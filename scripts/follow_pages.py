@@ -107,7 +107,7 @@ def follow(page: str, work: Path, shell: dict[str, str], head: str, log: TextIO)
             missing = verdicts(after.text) - verdicts(done.stdout) if after and after.kind == "output" else None
             state = "" if missing is None else f"NOT PRINTED: {sorted(missing)}" if missing else "as on the page"
             state = f"FAILED with {done.returncode}" if done.returncode else state
-            print(f"\n$ {step.text}", done.stdout, done.stderr, f"{state}", sep="\n", file=log, flush=True)
+            print(f"\n$ {step.text}", done.stdout, done.stderr, state, sep="\n", file=log, flush=True)
             line = step.text if len(step.text) <= WIDTH else f"{step.text[: WIDTH - 4]} ..."
             print(f"{head}{time.monotonic() - began:5.0f} s  {line:{WIDTH}}  {state}".rstrip(), flush=True)
             same = same and not missing

@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         rest, overrides = split_overrides(self, words, self._keys)
         args = self.parse_args(rest)
         for word in args.overrides:
-            hint = (_flag_for(word) if "--task" in self._option_string_actions else "") or self._near(word)
+            hint = (_flag_for(word) if hasattr(args, "candidates") else "") or self._near(word)
             raise UserError(f"'{word}' is neither a flag nor key=value{hint}; see --help")
         args.overrides = overrides
         return args

@@ -386,8 +386,6 @@ def stress_parser() -> Parser:
 
 def stress(words: list[str]) -> int:
     args = stress_parser().parse_args(words)
-    if args.seconds is not None and not args.seconds > 0:
-        raise UserError(f"--seconds {args.seconds:g}: it must be greater than 0")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.report.stress import render_stress
     from envcoder_bench.serve.documents import stressed

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+HEADER = "# EnvCoderBench\n"  # the first line of its files
 # names of mjlab's observation terms, and those of the runtime's functions
 _OBSERVATIONS = {
     **{name: name for name in ("base_lin_vel", "base_ang_vel", "projected_gravity")},
@@ -19,7 +20,7 @@ _OBSERVATIONS = {
 
 
 def deploy_yaml(deployment: Mapping[str, Any], control_step: float) -> str | None:
-    """Return the text of deploy.yaml; None if the observations do not have names there.
+    """Return the text of deploy.yaml; None if it does not have functions for the observations.
 
     The joints of the SDK are taken to be in the order of the policy's, as in Unitree's models. The runtime as it is
     shipped does not compute ``base_lin_vel``.
@@ -31,6 +32,8 @@ def deploy_yaml(deployment: Mapping[str, Any], control_step: float) -> str | Non
     terms = deployment.get("observation_names")
     if not terms or any(name not in _OBSERVATIONS for name in terms):
         return None
+    if "command" in terms and not deployment["command_ranges"]:  # not a command of velocity
+        return None
     joints = list(range(len(deployment["joint_names"])))
     observations = {}
     for k, name in enumerate(terms):
@@ -39,7 +42,7 @@ def deploy_yaml(deployment: Mapping[str, Any], control_step: float) -> str | Non
         clip = deployment["observation_terms_clip"][k]
         observations[_OBSERVATIONS[name]] = {
             "params": {"command_name": "base_velocity"} if name == "command" else {},
-            "clip": clip if all(map(math.isfinite, clip)) else None,
+            "clip": clip if any(map(math.isfinite, clip)) else None,  # one end may be .inf, which yaml-cpp reads
             "scale": list(scale) if isinstance(scale, list) else [scale] * width,
             "history_length": history,
         }
@@ -55,7 +58,7 @@ def deploy_yaml(deployment: Mapping[str, Any], control_step: float) -> str | Non
         "actions": {"JointPositionAction": action},
         "observations": observations,
     }
-    return yaml.safe_dump(_rounded(document), sort_keys=False, default_flow_style=None)
+    return HEADER + yaml.safe_dump(_rounded(document), sort_keys=False, default_flow_style=None)
 
 
 def _rounded(value: Any) -> Any:

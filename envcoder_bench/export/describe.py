@@ -24,10 +24,12 @@ _ENVIRONMENT = {  # keys of the state that the environment owns
 }
 
 
-def observes_terms(description: Mapping[str, Any]) -> bool:
+def observes_terms(description: Mapping[str, Any], widths: Sequence[int]) -> bool:
     """Return whether the policy observes the task's own terms, all of them in their order and nothing else."""
     columns = description["input"]["columns"] or ()
-    return bool(columns) and all(x == {"reads": [f"obs_buf[{k}]"], "copied": True} for k, x in enumerate(columns))
+    return len(columns) == sum(widths) and all(
+        x == {"reads": [f"obs_buf[{k}]"], "copied": True} for k, x in enumerate(columns)
+    )
 
 
 def describe(

@@ -19,7 +19,7 @@ from envcoder_bench.core.noise import normal
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.export.deploy import deploy_yaml
+from envcoder_bench.export.deploy import HEADER, deploy_yaml
 from envcoder_bench.export.describe import as_text, describe, metadata, observes_terms
 from envcoder_bench.export.module import COMMAND, ExportedPolicy, affine_command
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
@@ -112,11 +112,9 @@ def export_policy(
     files = {**_earlier_files(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:
         files["assets"] = assets
-    yaml = deploy_yaml(deployment, env.task.dt)
-    deploy = None if yaml is None or format != "onnx" else target / "deploy.yaml"
-    if deploy is not None and yaml is not None:
+    deploy = _write_deploy(deploy_yaml(deployment, env.task.dt), target) if format == "onnx" else None
+    if deploy is not None:
         files["deploy"] = deploy.name
-        write_atomic(deploy, yaml)
     write_atomic(file, content)
     write_atomic(about, as_text({**description, "policy_sha256": digest, "files": files}))
     beside = (target / assets[0]).parent if assets else None
@@ -126,9 +124,20 @@ def export_policy(
 def _deployment(env: GroupedVecTask, description: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the task tells programs of robots; of its observations only if the policy observes no others."""
     deployment = env.task.deployment(0)
-    if not observes_terms(description):
+    if not observes_terms(description, deployment.get("observation_terms_width", ())):
         return {name: x for name, x in deployment.items() if not name.startswith("observation_")}
     return deployment
+
+
+def _write_deploy(yaml: str | None, target: Path) -> Path | None:
+    """Write deploy.yaml; without a text remove that of an earlier export, which is of another policy."""
+    file = target / "deploy.yaml"
+    if yaml is not None:
+        write_atomic(file, yaml)
+        return file
+    if file.is_file() and file.read_bytes().startswith(HEADER.encode()):
+        file.unlink()
+    return None
 
 
 def _earlier_files(about: Path, digest: str) -> dict[str, str]:

@@ -28,12 +28,11 @@ def stress_sections(stress: Stress | None, fitness_order: Sequence[str], task: s
     body += parts.table(header, lines, ["", *["number"] * (len(header) - 2), ""])
     if rows[0].motion:
         header, *lines = motion_rows(rows)
-        body += Markup("<h3>Motion</h3>") + parts.table(header, lines, ["", *["number"] * len(header)])
+        body += Markup("<h3>Motion</h3>") + parts.table(header, lines, ["", *["number"] * (len(header) - 1)])
     if stress.commands:
         header, *lines = command_rows(stress, rows)
-        body += Markup("<h3>Commands of velocity</h3>") + parts.table(
-            header, lines, ["", "", *["number"] * len(header)]
-        )
+        numbers = ["number"] * (len(header) - 2)
+        body += Markup("<h3>Commands of velocity</h3>") + parts.table(header, lines, ["", "", *numbers])
     body += parts.notes([*sentences(stress, fitness_order), *missing(stress, {})])
     return [Section("stress-section", "Under stress", body)]
 

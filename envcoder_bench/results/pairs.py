@@ -232,10 +232,11 @@ def _least_effects(difference: Difference, level: float | np.ndarray) -> np.ndar
     from scipy.special import stdtrit  # slow to import, and --check does not need it
 
     freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
-    needed = stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)
     times = seeds / difference.seeds
+    error = difference.error / np.sqrt(times)
     unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
-    return farthest(needed * difference.error / np.sqrt(times), unseen)
+    # a mean is told beyond the farthest from 0; it is beyond in POWER of the runs if the effect has that much more
+    return farthest(stdtrit(freedom, 1 - level / 2) * error, unseen) + stdtrit(freedom, POWER) * error
 
 
 def _unknown(difference: Difference) -> str:

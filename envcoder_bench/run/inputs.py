@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -72,7 +72,7 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
     """
     for name, value in arguments.items():
         types, words = _ARGUMENTS.get(name, (object, ""))
-        allowed = isinstance(value, types) and not (isinstance(value, bool) and types is Integral)
+        allowed = isinstance(value, types) and not (isinstance(value, bool) and types in (Integral, Real))
         if isinstance(value, (list, tuple, bytes)) and name in _OF_TEXTS:
             allowed = all(isinstance(each, (str, os.PathLike)) for each in value)
         if not (allowed or (value is None and name not in _NEEDED)):
@@ -90,6 +90,8 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "overrides": (Iterable, "texts such as ['seed=1'], or values by key, {'seed': 1}"),
     "candidate_idx": (Iterable, "positions, such as [0, 2] or '0,2'"),
     "num_envs": (Integral, "a whole number"),
+    **{name: (Integral, "a whole number") for name in ("draws", "episodes")},
+    "seconds": (Real, "a number"),
     "output_dir": (_PATH, "the path of a new folder"),
     "terrains": (Iterable, "names of terrains"),
     "reporter": (Reporter, "an envcoder_bench.Reporter"),

@@ -112,10 +112,13 @@ def _code(source: Source, names: Sequence[str], is_reward: bool) -> tuple[str, t
 
 
 def _reads_entry(node: ast.AST) -> bool:
-    """Return whether an expression reads or sets an entry of a dict by its name, other than of the state."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+    """Return whether an expression may read or set an entry of a dict by its name, other than of the state."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("get", "pop")
+    if not isinstance(node, ast.Subscript) or getattr(node.value, "id", "") == "state_dict":
         return False
-    return isinstance(node.slice.value, str) and getattr(node.value, "id", "") != "state_dict"
+    index = node.slice
+    return isinstance(index, ast.Name) or (isinstance(index, ast.Constant) and isinstance(index.value, str))
 
 
 class _Plain(ast.NodeTransformer):

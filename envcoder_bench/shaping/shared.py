@@ -26,7 +26,8 @@ _OWNERS: dict[str, Any] = {
     **{module.__name__: module for module in (math, random, builtins, np, np.linalg, np.random, np.fft, torch_utils)},
     **{module.__name__: module for module in (torch, torch.nn.functional, torch.linalg, torch.special, torch.fft)},
     **{module.__name__: module for module in (torch.random, torch.nn)},
-    **{f"torch.{each.__name__}": each for each in (torch.Tensor, torch.nn.Module)},
+    "torch.Tensor": torch.Tensor,
+    "torch.nn.Module": torch.nn.Module,
 }
 _ABSENT = object()
 MOST_NAMED = 3

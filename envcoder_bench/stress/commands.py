@@ -18,6 +18,7 @@ from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.sim.base import Robot
+from envcoder_bench.stress.disturbed_env import robot_of
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
@@ -99,8 +100,7 @@ def probe_commands(
     layout = GroupLayout(len(groups), len(commands))
     shapings = [group.evaluation for group in groups]
     task = build_task(spec, layout.num_envs)
-    robot = task.robot()
-    assert robot is not None
+    robot = robot_of(task)
     env = _CommandedEnv(task, layout, shapings, spec.config.seed, commands)
     velocities = _Velocities(robot)
     steps = min(env.full_episode, round(SECONDS / env.task.dt))

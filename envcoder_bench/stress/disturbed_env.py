@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -37,6 +38,14 @@ _MEASURED = (
     ("root_states", "angular_velocity", slice(10, 13)),
     ("measured_heights", "measured_heights", slice(None)),
 )
+
+
+def robot_of(task: Task) -> Robot:
+    """Return a task's robot. Raises UserError if the task does not give access to it."""
+    robot = task.robot()
+    if robot is None:
+        raise UserError(f"{task.name} does not give access to its robot, so that it has no stress test")
+    return robot
 
 
 class DisturbedEnv(GroupedVecTask):
@@ -70,6 +79,7 @@ class DisturbedEnv(GroupedVecTask):
         late = torch.floor(by_env["delay"] / (1000.0 * task.dt) + 0.5).to(torch.int64)
         self._late = late.to(self.device)
         self._past = torch.zeros(1 + int(late.max()), self.num_envs, self.actions.shape[1], device=self.device)
+        self._applied = torch.zeros_like(self.actions)
         # noise of a lane is the same in all groups
         self._noise = columns["noise"].float().unsqueeze(1).to(self.device)
         self._noise_lanes = self._lanes.to(self.device)
@@ -120,7 +130,9 @@ class DisturbedEnv(GroupedVecTask):
             self._apply_forces()
         self._past = torch.cat([actions.unsqueeze(0), self._past[:-1]])
         late = self._past.gather(0, self._late.view(1, -1, 1).expand(1, -1, actions.shape[1]))[0]
+        self.sim.show_actions(self._applied)  # rewards compare the actions that are applied
         super().advance(late, mask)
+        self._applied.copy_(self.actions)
         # what a policy sees as its last action is what it has asked for
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
@@ -186,6 +198,7 @@ class DisturbedEnv(GroupedVecTask):
 
     def begin_episodes(self, mask: Tensor) -> None:
         self._past.masked_fill_(mask.view(1, -1, 1), 0.0)
+        self._applied.masked_fill_(mask.unsqueeze(1), 0.0)
         if self._noisy and self.sim.sensors:
             size = self.grid.sensor_noise
             self.sim.measure({name: size[name] * x for name, x in self._errors(self.sim.sensors).items()})

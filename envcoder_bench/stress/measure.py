@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.stress.commands import probe_commands
-from envcoder_bench.stress.disturbed_env import DisturbedEnv
+from envcoder_bench.stress.disturbed_env import DisturbedEnv, robot_of
 from envcoder_bench.stress.motion import Motion
 from envcoder_bench.stress.sensors import unmeasured
 from envcoder_bench.tasks.spec import Can
@@ -111,6 +112,8 @@ def _settings(asked: Asked, sim: str) -> Settings:
         raise ValueError(
             f"the grid has 1 to {len(grid.draws)} draws of at least one episode, not {draws} of {episodes}"
         )
+    if asked.seconds is not None and not 0.001 <= asked.seconds < math.inf:
+        raise ValueError(f"seconds is {asked.seconds:g}: it must be at least 0.001")
     milliseconds = 0 if asked.seconds is None else round(1000.0 * asked.seconds)
     return Settings(grid.version, draws, episodes, milliseconds, sim=sim)
 
@@ -205,9 +208,7 @@ def measure_groups(
     grid = settings.grid
     layout = GroupLayout(len(groups), (1 + settings.draws) * settings.episodes)
     task = build_task(spec, layout.num_envs)
-    robot = task.robot()
-    if robot is None:
-        raise UserError(f"{task.name} does not give access to its robot, so that it has no stress test")
+    robot = robot_of(task)
     with user_input():
         env = DisturbedEnv(task, robot, layout, [group.evaluation for group in groups], spec.config.seed, grid)
         motion = Motion(env)

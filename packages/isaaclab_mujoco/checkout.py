@@ -56,9 +56,12 @@ def put_on_path(source: Path) -> None:
 
 
 def project_of(script: Path) -> Path:
-    """Return the folder of the project that a script is in: the nearest with one of a project's parts."""
-    parts = (*_SOURCES, *_BUILDS, ".git")
-    return next((x for x in script.parents if any((x / part).exists() for part in parts)), script.parent)
+    """Return the folder of a script's project: the nearest with packages or a repository, else the nearest package."""
+    for parts in ((*_SOURCES, ".git"), _BUILDS):
+        for folder in script.parents:
+            if any((folder / part).exists() for part in parts):
+                return folder
+    return script.parent
 
 
 def project_packages(project: Path) -> list[str]:

@@ -1,5 +1,7 @@
 """Errors that are the user's to solve; the runner prints each as one line."""
 
+_UNMATCHED = "Not all regular expressions are matched"  # Isaac Lab's message where a robot lacks joints or bodies
+
 
 class UserError(Exception):
     """Bad input; the message says what to do."""
@@ -25,11 +27,8 @@ def line_of(error: BaseException | None) -> str | None:
             return f"the module {error.name} is missing: install it, or the package that has it"
         if isinstance(error, ImportError) and str(error.name).startswith("isaaclab"):
             return f"{error}: it is for another version of Isaac Lab; set ISAACLAB_PATH to it"
-        if isinstance(error, ValueError) and _UNLIKE in str(error) and find.answers:
+        if isinstance(error, ValueError) and _UNMATCHED in str(error) and find.answers:
             files = ", ".join(f"{name} is {file}" for name, file in find.answers.items())
             return f"{' '.join(str(error).split())}; {files}: give a file with these names, --asset NAME=FILE"
         error = error.__cause__ or error.__context__
     return None
-
-
-_UNLIKE = "Not all regular expressions are matched"  # Isaac Lab's words for joints and bodies that a robot has not

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.results.fitness_model import Difference, FitnessModel
+from envcoder_bench.results.fitness_model import Difference, FitnessModel, least_error
 from envcoder_bench.results.pairs import (
     BETTER,
     CANNOT_TELL,
@@ -110,6 +110,14 @@ def test_seeds_follow_the_effect_and_the_level():
     unsure = Difference(0.1, -0.1, 0.3, 0.2, 5, error=0.07, freedom=8.0, unseen=0.3, worth=5.0)
     assert all(seeds_needed(unsure, x) > seeds_needed(known, x) for x in (0.4, 0.2, 0.1))
     assert seeds_needed(known, 0.0) is None and seeds_needed(Difference(0.1), 0.1) is None
+
+
+@pytest.mark.parametrize("error", [0.03, 0.1, 0.4])
+def test_the_least_effect_is_told_in_four_of_five_runs(error):
+    unsure = Difference(0.1, -0.1, 0.3, 0.2, 5, error=error, freedom=1e6, unseen=0.2, worth=5.0)
+    means = least_effect(unsure, 5) + error * np.random.default_rng(0).normal(size=20_000)
+    told = least_error(means, np.array(unsure.unseen)) > 1.96 * error
+    assert told.mean() == pytest.approx(POWER, abs=0.01)
 
 
 def test_what_cannot_be_compared_says_why():

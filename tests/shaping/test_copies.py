@@ -65,6 +65,10 @@ def test_names_of_components_make_no_other_candidate():
     weighted = f"{text}    w = {{'a': up, 'b': rail}}\n    return w['a'] - 2.0 * w['b']\n"
     swapped = weighted.replace("{'a': up, 'b'", "{'b': up, 'a'")
     assert swapped != weighted and fault(swapped, r0_00=weighted) is None
+    by_name = f"{text}    w, t = {{'up': 1.0, 'rail': 0.1}}, {{'up': up, 'rail': rail}}\n"
+    by_name += "    return sum(w[k] * t[k] for k in t)\n"
+    swapped = by_name.replace("{'up': up, 'rail': rail}", "{'rail': up, 'up': rail}")
+    assert swapped != by_name and fault(swapped, r0_00=by_name) is None
     start = "def compute_initial_state(dof_pos):\n    return {'dof_pos': dof_pos, 'dof_vel': 0.1 * dof_pos}\n"
     other = start.replace("'dof_pos': dof_pos, 'dof_vel'", "'dof_vel': dof_pos, 'dof_pos'")
     assert other != start and fault(other, r0_00=start) is None

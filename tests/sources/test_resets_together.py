@@ -27,6 +27,7 @@ def resets():
     scene = SimpleNamespace(own_properties=SimpleNamespace(watched=contextlib.nullcontext))
     draws = SimpleNamespace(
         shared=set(), everything=False, lanes=torch.arange(NUM_ENVS) % (NUM_ENVS // GROUPS),
+        group_size=NUM_ENVS // GROUPS,
         call=lambda *_: contextlib.nullcontext(), begin_step=lambda _: None, generators_kept=contextlib.nullcontext,
     )  # fmt: skip
     source = SimpleNamespace(running_code=contextlib.nullcontext)

@@ -7,9 +7,11 @@ import pytest
 from scripted import ANYMAL, CARTPOLE, STANDS
 from scripted_policies import Script, groups_of
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.stress.commands import LEVELS, STILL, probe_commands, responses
 from envcoder_bench.stress.measure import acting
 from envcoder_bench.stress.sensors import unmeasured
+from envcoder_bench.tasks.sim_task import SimTask
 
 DT, STEPS = 0.02, 250
 AXES = {"x": 2.0, "y": 1.0, "yaw": 1.0}
@@ -71,6 +73,9 @@ def test_a_robot_that_stands_does_not_follow_and_a_cart_has_no_commands():
     rows, reason = probe_commands(spec, groups, lambda env: acting(env, [Script(STANDS["stand"])]))
     assert [row.axis for row in rows] == [*AXES] and not reason
     assert all(abs(row.gain) < 0.01 and row.drift < 0.1 and row.ended == 0.0 for row in rows)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(UserError, match="does not give access to its robot"):
+        patch.setattr(SimTask, "robot", lambda self: None)
+        probe_commands(spec, groups, lambda env: acting(env, []))
     spec, groups = groups_of("Cartpole", CARTPOLE, ["a"])
     rows, reason = probe_commands(spec, groups, lambda env: acting(env, []))
     assert not rows and reason == "the task does not have commands of velocity"

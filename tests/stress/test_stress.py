@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 import torch
@@ -179,11 +180,27 @@ def test_a_run_is_followed_by_its_stress(tmp_path, capsys):
     [
         (["--draws", "65"], "the grid has 1 to 64 draws"),
         (["--candidate", "c"], "no candidate 'c'"),
-        (["--seconds", "0"], "--seconds 0: it must be greater than 0"),
+        (["--seconds", "0"], "seconds is 0: it must be at least 0.001"),
     ],
 )
 def test_bad_input_is_one_line(run_folder, words, told, capsys):
     assert told in refused(main, ["stress", run_folder, *words], capsys)
+
+
+@pytest.mark.parametrize(
+    "asked, told",
+    [
+        ({"draws": 1.5}, "draws must be a whole number, got 1.5"),
+        ({"episodes": "2"}, "episodes must be a whole number, got '2'"),
+        ({"seconds": True}, "seconds must be a number, got True"),
+        ({"seconds": 0.0001}, "seconds is 0.0001: it must be at least"),
+        ({"seconds": float("inf")}, "seconds is inf: it must be at least"),
+        ({"draw": 1}, "its arguments are run, draws="),
+    ],
+)
+def test_bad_arguments_are_told_in_python(run_folder, asked, told):
+    with pytest.raises(UserError, match=re.escape(told)):
+        stress_in_python(run_folder, **asked)
 
 
 def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):

@@ -1,7 +1,8 @@
 """The robot of a task of mjlab, as the stress test disturbs and watches it.
 
-Model fields are set per world by the interface that mjlab's own randomization uses, on top of what its startup events
-have set. Sensors err by changes of the arrays that observations read, which are undone before anything else reads them.
+Model fields are set per world by the interface that mjlab's own randomization uses: factors and shifts on top of what
+startup events have set, while a drawn friction replaces theirs. Sensors err by changes of the arrays that observations
+read, which are undone before anything else reads them.
 """
 
 # mjlab is optional, and MuJoCo's bindings carry no types
@@ -22,6 +23,7 @@ from mujoco import mjtBias, mjtGain, mjtSensor, mjtTrn
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.base import Robot, Variation
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
 
@@ -30,7 +32,7 @@ VARIED = (
     "geom_friction", "body_mass", "body_inertia", "body_ipos",
     "actuator_gainprm", "actuator_biasprm", "actuator_forcerange", "jnt_actfrcrange",
 )  # fmt: skip
-_RATES = {
+_QUANTITIES = {
     mjtSensor.mjSENS_GYRO: "angular_velocity",
     mjtSensor.mjSENS_FRAMEANGVEL: "angular_velocity",
     mjtSensor.mjSENS_VELOCIMETER: "linear_velocity",
@@ -42,11 +44,11 @@ _RATES = {
 
 
 def robot_name(entities: Mapping[str, Any]) -> str:
-    """Return the first entity with actuators, by its config. Raises ValueError without one."""
+    """Return the first entity with actuators, by its config. Raises UserError without one."""
     for name, cfg in entities.items():
         if getattr(getattr(cfg, "articulation", None), "actuators", ()):
             return name
-    raise ValueError("no entity has actuators")
+    raise UserError("no entity of the task has actuators, so that it does not have a robot")
 
 
 def touch_sensor(entities: Mapping[str, Any]) -> Any:
@@ -60,7 +62,7 @@ def touch_sensor(entities: Mapping[str, Any]) -> Any:
 def is_linear_velocity(model: Any, sensor: str) -> bool:
     """Return whether a model has a sensor of this name that measures a linear velocity."""
     kinds = {model.sensor(k).name: mjtSensor(model.sensor_type[k]) for k in range(model.nsensor)}
-    return sensor in kinds and _RATES.get(kinds[sensor]) == "linear_velocity"
+    return sensor in kinds and _QUANTITIES.get(kinds[sensor]) == "linear_velocity"
 
 
 class MjlabRobot(Robot):
@@ -93,8 +95,9 @@ class MjlabRobot(Robot):
         self._touched = [touched.index(body) for body in self.body_names]
         self.feet = self._find_feet()
         # what sensors measure
-        self._rays = [wp.to_torch(x._ray_dist) for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
-        joints, rays = len(self._joints), sum(x.shape[1] for x in self._rays)
+        casting = [x for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
+        self._rays = [(sensor, wp.to_torch(sensor._ray_dist)) for sensor in casting]
+        joints, rays = len(self._joints), sum(x.shape[1] for _, x in self._rays)
         base = {"linear_velocity": 3, "angular_velocity": 3, "orientation": 3} if self.floating else {}
         self.sensors = {"dof_pos": joints, "dof_vel": joints, **base, **({"measured_heights": rays} if rays else {})}
         self._errors: Mapping[str, Tensor] = {}
@@ -135,7 +138,10 @@ class MjlabRobot(Robot):
         return None
 
     def _built_in_sensors(self) -> Iterator[tuple[int, int, str, int]]:
-        """Yield address, width, quantity and its first column of the robot's own sensors of joints and base."""
+        """Yield address, width, quantity and its first column of the robot's own sensors that err.
+
+        Sensors of joints err as their joint. All sensors of velocities and axes, wherever they are, err as the base.
+        """
         model, joints = self._model, [self._model.joint(x).name for x in self._joints]
         joint_types = {mjtSensor.mjSENS_JOINTPOS: "dof_pos", mjtSensor.mjSENS_JOINTVEL: "dof_vel"}
         for k in range(model.nsensor):
@@ -144,8 +150,8 @@ class MjlabRobot(Robot):
                 continue
             if kind in joint_types and model.joint(model.sensor_objid[k]).name in joints:
                 yield address, 1, joint_types[kind], joints.index(model.joint(model.sensor_objid[k]).name)
-            elif _RATES.get(kind) in self.sensors:
-                yield address, 3, _RATES[kind], 0
+            elif _QUANTITIES.get(kind) in self.sensors:
+                yield address, 3, _QUANTITIES[kind], 0
 
     # the state after a step
 
@@ -201,7 +207,7 @@ class MjlabRobot(Robot):
         for name in ("actuator_gainprm", "actuator_biasprm"):
             fields[name][..., :3] *= factor.unsqueeze(2)
         for name in ("actuator_forcerange", "jnt_actfrcrange"):
-            fields[name] *= strength.view(-1, 1, 1)
+            fields[name][:] *= strength.view(-1, 1, 1)  # mjlab's arrays are not multiplied in place
         for actuator in self._drives():
             actuator.stiffness *= gains.unsqueeze(1)
             actuator.damping *= gains.unsqueeze(1)
@@ -232,7 +238,9 @@ class MjlabRobot(Robot):
             return
         data, where = self._sim.data, self._entity.indexing
         arrays = {name: getattr(data, name)[:] for name in ("qpos", "qvel", "xquat", "cvel", "sensordata")}
-        changed = [*arrays.values(), *self._rays]
+        for sensor, rays in self._rays:
+            rays.masked_fill_(rays > sensor.cfg.max_distance, -1.0)  # misses, as mjlab marks them
+        changed = [*arrays.values(), *(rays for _, rays in self._rays)]
         before = [x.clone() for x in changed]
         errors = self._errors
         arrays["qpos"][:, where.joint_q_adr] += errors["dof_pos"]
@@ -249,13 +257,16 @@ class MjlabRobot(Robot):
         for address, width, quantity, column in self._measured:
             arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
         first = 0
-        for rays in self._rays:
+        for sensor, rays in self._rays:
             error = errors["measured_heights"][:, first : first + rays.shape[1]]
-            rays.copy_(torch.where(rays >= 0.0, (rays + error).clamp(min=0.0), rays))
+            rays.copy_(torch.where(rays >= 0.0, (rays + error).clamp(0.0, sensor.cfg.max_distance), rays))
             first += rays.shape[1]
         try:
             yield
         finally:
             for x, old in zip(changed, before):
                 x.copy_(old)
+            for sensor, rays in self._rays:  # in place, because captured graphs read them
+                way = sensor._cached_world_rays * rays.clamp(min=0.0).unsqueeze(-1)
+                sensor._hit_pos_w.copy_(sensor._cached_world_origins + way)
             self._world.forget()

@@ -41,8 +41,7 @@ class MjlabTask(TermTask):
 
     def make_world(self, facts: Facts) -> World:
         simulation = simulation_of(self.cfg, str(self.device), facts.needs_warp)
-        contacts = bool(self.cfg.get("sim", {}).get("contacts", False))
-        return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg), contacts)
+        return World(facts, self.num_envs, str(self.device), simulation, substeps_of(self.cfg), has_contacts(self.cfg))
 
     def robot(self) -> MjlabRobot:
         events = self.world.dialect.event_terms(self.blocks[0].event_manager)
@@ -111,6 +110,14 @@ def substeps_of(cfg: Mapping[str, Any]) -> int:
     if type(substeps) is not int or substeps < 1:
         raise UserError(f"task.sim.substeps is {substeps!r}: it must be a whole number of at least 1")
     return substeps
+
+
+def has_contacts(cfg: Mapping[str, Any]) -> bool:
+    """Return whether the contact force on each body is measured."""
+    contacts = cfg.get("sim", {}).get("contacts", False)
+    if type(contacts) is not bool:
+        raise UserError(f"task.sim.contacts is {contacts!r}: it must be true or false")
+    return contacts
 
 
 def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from envcoder_bench.sim.joint_facts import drive_facts, joint_facts
-from envcoder_bench.sim.mjlab.robot import is_linear_velocity
 from envcoder_bench.tasks.contract import shown
 
 _OF_ACTIONS = ("scale", "offset", "use_default_offset")  # keys of a term's config that say what an action does
@@ -20,6 +19,8 @@ def names_of(world: Any) -> Iterator[str]:
 
 def unmeasured_by(world: Any, term: Any) -> str:
     """Return what a term of observations reads and a robot does not measure; empty if it seems to be nothing."""
+    from envcoder_bench.sim.mjlab.robot import is_linear_velocity  # it needs mjlab, which is optional
+
     func, name = getattr(term.func, "_func", term.func), term.params.get("sensor_name", "")
     called, sensor = getattr(func, "__name__", type(func).__name__), world.scene.sensors.get(name)
     if called.endswith("lin_vel") or is_linear_velocity(world.sim.mj_model, name):

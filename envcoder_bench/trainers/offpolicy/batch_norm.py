@@ -37,7 +37,7 @@ class BatchNorm(torch.autograd.Function):
         else:
             single = x.to(scale.dtype)
             mean = single.mean(dim=1)
-            var = (single - mean.unsqueeze(1)).square_().mean(dim=1)  # on a CPU torch.var takes 20 times as long
+            var = (single - mean.unsqueeze(1)).square_().mean(dim=1)  # torch.var is not vectorized on a CPU
             rstd = torch.rsqrt(var + EPSILON)
             factor = scale * rstd
             offset = shift - mean * factor
@@ -55,7 +55,7 @@ class BatchNorm(torch.autograd.Function):
             return dx, d_scale, d_shift, *_NOTHING
         grad, single = grads[0].to(mean.dtype), x.to(mean.dtype)
         if y is not None:
-            grad = grad * y.sign()  # of the ReLU: on a CPU masked_fill takes 20 times as long
+            grad = grad * y.sign()  # of the ReLU; masked_fill is not vectorized on a CPU
         d_shift = grad.sum(dim=1)
         d_scale = ((grad * single).sum(dim=1) - mean * d_shift) * rstd
         # dx = factor (grad - mean(grad) - x_hat mean(grad x_hat)), as a combination of grad, x and a constant

@@ -178,6 +178,8 @@ def test_packages_of_a_project_are_those_that_its_installation_would_add(tmp_pat
     folders = [tmp_path / name for name in ("source/a", "exts/b", "rsl_rl", "src")]
     assert checkout.project_packages(tmp_path) == list(map(str, folders))
     assert checkout.project_of(tmp_path / "src" / "c" / "scripts" / "train.py") == tmp_path
+    (tmp_path / "source" / "a" / "setup.py").touch()
+    assert checkout.project_of(tmp_path / "source" / "a" / "scripts" / "train.py") == tmp_path
 
 
 @pytest.mark.parametrize("merged", [None, True])

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from driven import CARTPOLE, G1, GO1
+from driven import CARTPOLE, G1, GO1, ROUGH_GO1
 from scripted_policies import Script, groups_of, stress_of
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
@@ -19,6 +20,9 @@ from envcoder_bench.stress.measure import acting
 from envcoder_bench.tasks.base import EnvGroups
 
 pytest.importorskip("mjlab")
+from envcoder_bench.sim.mjlab.robot import robot_name
+from envcoder_bench.sources.mjlab_tasks.task import has_contacts
+
 pytestmark = pytest.mark.slow  # constructing a scene takes a second
 
 TEXT = "rewards = {}\n"
@@ -87,14 +91,19 @@ def test_sensors_err_and_late_actions_are_observed_as_they_were_asked(g1):
         # an action that comes late
         asked = torch.full_like(env.actions, 0.1)
         data = task.world.scene["robot"].data
+        none = torch.zeros(env.num_envs, dtype=torch.bool)
         env.advance(asked)
         env.step_count += 1
-        env.begin_episodes(torch.zeros(env.num_envs, dtype=torch.bool))
+        env.begin_episodes(none)
         obs = env.observe()
     moved = (data.joint_pos_target - (data.default_joint_pos - data.encoder_bias)).abs() > 1e-4
     assert bool(moved[: SMALL.episodes].all()) and not bool(moved[SMALL.episodes :].any())
     actions = dict(zip(names, obs[:, : sum(names.values())].split([*names.values()], dim=1)))["actions"]
     assert torch.equal(actions, asked)
+    # rewards compare the actions that were applied
+    env.advance(torch.full_like(asked, 0.3))
+    before = task.world.action_manager.prev_action
+    assert torch.equal(before[: SMALL.episodes], asked[: SMALL.episodes]) and not bool(before[SMALL.episodes :].any())
 
 
 def test_commands_are_followed_by_all_lanes(g1):
@@ -118,9 +127,10 @@ def test_commands_are_followed_by_all_lanes(g1):
     assert seen[0].amax(dim=0).tolist() == [1.0, 1.0, 0.5] and not bool(seen[0][:4].any())
 
 
-def test_models_differ_by_the_factors():
+@pytest.mark.parametrize("backend", ["mujoco", "warp"])
+def test_models_differ_by_the_factors(backend):
     """On top of what the task's own events have drawn."""
-    spec, _ = groups_of(f"mjlab:{GO1}", TEXT, ["a"])
+    spec, _ = groups_of(f"mjlab:{GO1}", TEXT, ["a"], (f"task.sim.backend={backend}",))
     task = build_task(spec, 3)
     groups = EnvGroups.alone(3, torch.zeros(3, 12))
     task.attach(groups)
@@ -164,3 +174,28 @@ def test_a_slope_and_pushes_move_the_cart():
     assert bool(((fallen > 0.8) & (fallen < 1.3)).all()), fallen
     assert not bool(moved["slope"][: SMALL.episodes].any())
     assert bool((moved["push"][SMALL.episodes :].abs() > 0.01).all()) and bool((moved["push"].abs() < 0.8).all())
+
+
+def test_noise_of_rays_is_observed_alone():
+    """Rewards and ends of the next step read where rays hit without noise."""
+    env = disturbed(*groups_of(f"mjlab:{ROUGH_GO1}", TEXT, ["a"]), noise=1.0)
+    env.begin_all(EVALUATION_STEP)
+    sensor = next(x for x in env.task.world.scene.sensors.values() if hasattr(x, "_ray_dist"))
+    hits, distances = sensor.data.hit_pos_w.clone(), sensor.data.distances.clone()
+    env.task.world.sensed()
+    assert torch.equal(sensor.data.hit_pos_w, hits) and torch.equal(sensor.data.distances, distances)
+    with env.sim.erring():
+        env.task.world.sensed()
+        assert not torch.equal(sensor.data.hit_pos_w, hits)
+    assert torch.equal(sensor.data.hit_pos_w, hits) and torch.equal(sensor.data.distances, distances)
+
+
+@pytest.mark.parametrize("contacts", ["no", 1])
+def test_a_switch_that_is_not_a_bool_is_refused(contacts):
+    with pytest.raises(UserError, match=r"task\.sim\.contacts is"):
+        has_contacts({"sim": {"contacts": contacts}})
+
+
+def test_a_task_without_actuators_has_no_robot():
+    with pytest.raises(UserError, match="no entity of the task has actuators"):
+        robot_name({"cube": None})
