@@ -109,6 +109,7 @@ def check_base_url(url: str, source: str = "--base_url") -> str:
 
 
 def _http_library(sdk: Any) -> Any:
+    """Return the HTTP library of an SDK, httpx or its successor, whose exceptions differ by version."""
     return importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
 
 
