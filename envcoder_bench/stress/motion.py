@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,15 @@ class Motion:
         self.absent: dict[str, str] = {"velocity_saturation": "the model has no limits of velocities"}
         # efforts: torque limits scale with the motors' strength
         limits = sim.effort_limits
-        self._limited = (torch.isfinite(limits) & (limits > 0.0)).to(device)
+        self._limited = _where(torch.isfinite(limits) & (limits > 0.0), device)
         self._limits = env.strength.unsqueeze(1) * limits.to(device)[self._limited] * SATURATED
-        self._motors = int(self._limited.sum())
-        if not self._motors:
+        if not len(self._limited):
             self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
         # ranges of the joints
         lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
-        self._ranged = (torch.isfinite(lower) & torch.isfinite(upper)).to(device)
+        self._ranged = _where(torch.isfinite(lower) & torch.isfinite(upper), device)
         self._lower, self._upper = (x.to(device)[self._ranged] for x in (lower, upper))
-        if not bool(self._ranged.any()):
+        if not len(self._ranged):
             self.absent["limit_margin"] = "no joint of the model has a range"
         # feet
         named = next((task.constants[name].tolist() for name in FEET if name in task.constants), None)
@@ -76,7 +74,7 @@ class Motion:
         # efforts and joints
         if "torque_saturation" not in self.absent:
             full = (sim.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
-            self._sums["saturated"] += alive * full / self._motors
+            self._sums["saturated"] += alive * full / len(self._limited)
         if "limit_margin" not in self.absent:
             pos = sim.dof_pos[:, self._ranged]
             margin = torch.minimum(pos - self._lower, self._upper - pos) / (self._upper - self._lower)
@@ -145,13 +143,19 @@ class Motion:
         series = self._series[name]
         if not series:
             return np.full((shape[0], self._env.layout.envs_per_group // shape[2]), np.nan)
-        steps = torch.stack(series, dim=1).cpu().numpy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # rows without a number
-            return np.asarray(np.nanpercentile(steps.reshape(shape[0], -1, shape[2] * len(series)), percent, axis=2))
+        steps = torch.stack(series, dim=1).view(shape[0], -1, shape[2] * len(series))
+        ordered, count = steps.sort(dim=2).values, steps.isfinite().sum(dim=2, keepdim=True)  # NaN last
+        place = (count - 1).clamp(min=0).double() * (percent / 100.0)
+        low, high = (ordered.gather(2, x.long()).double() for x in (place.floor(), place.ceil()))
+        return (low + (high - low) * (place - place.floor()))[..., 0].cpu().numpy()
 
     def _new_contacts(self, bodies: np.ndarray) -> str:
         return " ".join(name for name, touches in zip(self._env.sim.body_names, bodies) if touches)
+
+
+def _where(mask: Tensor, device: torch.device) -> Tensor:
+    """Return indices on a device; indexing with a mask there waits for it."""
+    return mask.nonzero()[:, 0].to(device)
 
 
 def _summed(x: Tensor) -> Tensor:
