@@ -233,7 +233,7 @@ class MjlabRobot(Robot):
         manager = self._world.action_manager
         manager.action.copy_(actions[:, : manager.total_action_dim])
 
-    def measure(self, errors: Mapping[str, Tensor]) -> None:
+    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
         self._errors = errors
 
     @contextmanager
