@@ -11,7 +11,10 @@ from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.stress.measure import acting
 
-TEXT = "def compute_observation(state_dict):\n    return torch.cat([state_dict['obs_buf'], state_dict['dof_vel']], dim=1)\n"
+TEXT = """
+def compute_observation(obs_buf, dof_vel):
+    return torch.cat([obs_buf, dof_vel], dim=1)
+"""
 SMALL = Settings(1, draws=2, episodes=1, milliseconds=100)
 POLICIES = {"swings": lambda obs: torch.sin(9.0 * obs[:, 2:3]), "holds": lambda obs: -0.3 * obs[:, 2:3]}
 
@@ -20,8 +23,7 @@ POLICIES = {"swings": lambda obs: torch.sin(9.0 * obs[:, 2:3]), "holds": lambda 
 def scored(tmp_path_factory):
     """Settings with a fitness."""
     file = tmp_path_factory.mktemp("fitness") / "upright.py"
-    text = 'def compute_fitness(state_dict):\n    """The cosine of the angle."""\n    return torch.cos(state_dict["dof_pos"][:, 0])\n'
-    file.write_text(text)
+    file.write_text('def compute_fitness(dof_pos):\n    """Upright."""\n    return torch.cos(dof_pos[:, 0])\n')
     return (f"fitness={file}",)
 
 
