@@ -60,4 +60,3 @@ class RigidContactView(RigidBodyView):
         counts = touching.sum(dim=-1)
         starts = counts.flatten().cumsum(0).view_as(counts) - counts
         return contacts[touching], counts, starts
-

@@ -103,7 +103,8 @@ def list_contacts(
 ):
     """Fill a list with its contacts, the strongest first, one thread per world and list.
 
-    Contacts without a constraint row have no force. Numbers of a contact are those of ``Engine.contacts``: the body exerts the force, and the normal points out of it.
+    Contacts without a constraint row have no force. Numbers of a contact are those of ``Engine.contacts``: the body
+    exerts the force, and the normal points out of it.
     """
     world, row = wp.tid()
     body, slots, width, start = rows[row, BODY], rows[row, SLOTS], rows[row, WIDTH], rows[row, FIRST]

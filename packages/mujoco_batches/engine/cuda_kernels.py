@@ -538,7 +538,7 @@ def read_sensors(layout: Layout, model: Model, data: Data, results: Results):
 def read_joint_wrenches(
     layout: Layout, model: Model, data: Data, wrenches: wp.array2d[wp.spatial_vector], out: wp.array3d[wp.float32]
 ):
-    """Fill force and torque at a body's origin, in its frame, from MuJoCo's ``cfrc_int``, one thread per world and body.
+    """Fill force and torque at a body's origin, in its frame, from ``cfrc_int``, one thread per world and body.
 
     It must run right after a substep, as ``read_accelerations``.
     """
