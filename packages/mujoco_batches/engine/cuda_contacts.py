@@ -74,7 +74,7 @@ def add_normal_forces(
     wrench: wp.array[wp.spatial_vector],
     out: wp.array2d[wp.float32],
 ):
-    """Add each contact's normal force to the second geom's body, its opposite to the first's, one thread per contact."""
+    """Add each contact's normal force to the second body, its opposite to the first; one thread per contact."""
     contact = wp.tid()
     if contact >= nacon[0]:
         return
