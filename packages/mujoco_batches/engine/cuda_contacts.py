@@ -2,7 +2,7 @@
 
 # Warp compiles the kernels; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
 from typing import Any
 
