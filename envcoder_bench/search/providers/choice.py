@@ -104,18 +104,18 @@ class OpenAIChat(sdk.Model):
         }
 
     def _reply(self, request: Request, response: Any) -> Reply:
-        choice = response.choices[0] if response.choices else None
-        text = "" if choice is None else self.hide(sdk.joined_text(choice.message.content))
+        choices = response.choices[:1]
+        text = "".join(self.hide(sdk.joined_text(choice.message.content)) for choice in choices)
         usage = getattr(response, "usage", None)
         input_tokens = sdk.count(getattr(usage, "prompt_tokens", None), max_input_tokens(request))
         output_tokens = sdk.count(getattr(usage, "completion_tokens", None), len(text.encode()))
         finish, error = STOP, ""
-        if choice is None:
+        if not choices:
             error = f"{self.name} sent a reply without any choice"
-        elif (refusal := getattr(choice.message, "refusal", None)) or choice.finish_reason == "content_filter":
+        elif (refusal := getattr(choices[0].message, "refusal", None)) or choices[0].finish_reason == "content_filter":
             message = refusal or "its content filter stopped the reply"
             finish, error = REFUSAL, f"{self.name} declined: {one_line(self.hide(str(message)), sdk.WIDEST)}"
-        elif choice.finish_reason == "length":
+        elif choices[0].finish_reason == "length":
             limit = request.max_output_tokens or self.default_output_tokens
             finish, error = LENGTH, sdk.cut_off(output_tokens or limit)
         return Reply(text, input_tokens, output_tokens, finish=finish, error=error)
