@@ -13,7 +13,6 @@ from envcoder_bench.grid import inputs, trial
 from envcoder_bench.grid.inputs import check_inputs
 
 
-
 class Large(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         return obs[:, :12] + torch.ones(1 << 20, 1 << 12).sum()
