@@ -390,7 +390,9 @@ def test_every_function_names_the_argument_of_another_type(call):
     with pytest.raises(UserError, match=r"^(folder|task|run) must be .*, got 5$"):
         call(5)
     name = call.__name__
-    with pytest.raises(UserError, match=rf"^{name}: too many positional arguments; its arguments are (folder|task|run), "):
+    with pytest.raises(
+        UserError, match=rf"^{name}: too many positional arguments; its arguments are (folder|task|run), "
+    ):
         call("x", None, 3, 4, 5)
     with pytest.raises(UserError, match=rf"^{name}: missing a required argument: '(folder|task|run)'; "):
         call()

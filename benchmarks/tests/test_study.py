@@ -114,7 +114,7 @@ def test_weighted_candidates_pay_the_terms_of_human_with_other_weights():
     assert set(weights) == {"lin_vel_xy", "ang_vel_z", "torque"}
     parts = {"lin_vel_xy": 2.0, "ang_vel_z": 3.0, "torque": 5.0}
     scope = {"human_reward": lambda _: (10.0, parts)}
-    exec(made["w00"].split("compute_observation", 1)[1].split("\n\n\n")[-1], scope)  # noqa: S102
+    exec(made["w00"].split("compute_observation", 1)[1].split("\n\n\n")[-1], scope)
     assert scope["compute_reward"]({})[0] == 10.0 + sum((float(w) - 1.0) * parts[name] for name, w in weights.items())
 
 

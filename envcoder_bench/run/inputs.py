@@ -81,7 +81,8 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 
 _PATH = (str, os.PathLike)
-_NEEDED, _OF_TEXTS = ("task", "folder", "run", "no_baselines", "terms"), ("candidates", "overrides", "terrains", "sweep")
+_NEEDED = ("task", "folder", "run", "no_baselines", "terms")
+_OF_TEXTS = ("candidates", "overrides", "terrains", "sweep")
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task": (_PATH, "a task's name, its folder or module:Class"),
     "folder": (_PATH, "the folder of a run"),

@@ -391,8 +391,9 @@ def different_family(name: str, candidates: int, seeds: int, runs: int) -> Facts
     """Simulate runs with a best candidate; return how often what is said of the first is right.
 
     ``first``: runs whose first is the best; ``alone``: runs that name a single contender, ``right``: those of them in
-    which it is the best; ``held``: runs whose contenders hold the best; ``covered``: intervals of what is expected of the first on new seeds
-    with the truth; ``lucky``, ``expected``: how far the mean of the first, and what is expected, are above the truth.
+    which it is the best; ``held``: runs whose contenders hold the best; ``covered``: intervals of what is expected of
+    the first on new seeds with the truth; ``lucky``, ``expected``: how far the mean of the first, and what is expected,
+    are above the truth.
     """
     design, rng = DIFFERENT[name], _random(name, candidates, seeds)
     is_first, right, held, covered, lucky, expected = [], [], [], [], [], []
