@@ -153,7 +153,7 @@ def _lead(run: RunPage) -> list[str]:
     if not first_place(run.ranked):  # how sure is unknown
         decimals = fitness_decimals(run.ranked)
         best = [row.candidate for row in candidates if row.rank == candidates[0].rank]  # equals share the first place
-        words = f"highest fitness: {best[0]}" if len(best) == 1 else f"equal highest fitness: {join_some(best)}"
+        words = f"best candidate: {best[0]}" if len(best) == 1 else f"best candidates: {join_some(best)}"
         lines = [f"{words}, {fixed(candidates[0].fitness, decimals)}", *lines]
     warning = nothing_learnt(run.ranked, folder=run.folder)
     return [*lines, *([warning] if warning else [])]
