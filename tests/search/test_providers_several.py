@@ -220,5 +220,7 @@ def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
 
 def test_broken_reply_to_several_samples_is_paid_once(tmp_path):
     model = Model(4, faults=[ProviderError("cannot be read", malformed=True)])
-    replies = complete(model, samples(4), tmp_path / "t.jsonl", concurrency=1)
+    sent = []
+    replies = complete(model, samples(4), tmp_path / "t.jsonl", concurrency=1, on_request=lambda: sent.append(None))
     assert model.counts == [4, 1, 1, 1, 1] and all(reply.finish == STOP for reply in replies)
+    assert len(sent) == 5

@@ -157,6 +157,7 @@ class _Asker:
                 left = left[len(replies) :]
             except ProviderError as error:
                 if error.malformed:  # it is paid: fewer replies at a time would be paid again and again
+                    self.on_request()
                     return
                 limit = count // 2  # their number may exceed a limit of the server
             finally:
@@ -197,6 +198,7 @@ class _Asker:
                 fault = str(error)
                 if not error.malformed:
                     break
+                self.on_request()
         return Reply("", cost=0.0, finish=ERROR, error=fault)
 
     def _spent(self) -> Spent:
