@@ -284,8 +284,8 @@ def _noisy(env: Any, which: str, x: Tensor) -> Tensor:
     """Return actions or observations with the noise of the config; until 2.3 a model has a method for it."""
     if not getattr(env.cfg, f"{which}_noise_model"):
         return x
-    model: Any = getattr(env, f"_{which}_noise_model")
-    return model(x) if callable(model) else model.apply(x)
+    model = getattr(env, f"_{which}_noise_model")
+    return getattr(model, "apply", model)(x)
 
 
 @functools.cache
