@@ -489,9 +489,10 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
     ) as caught:
         make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
     assert "geheim" not in str(caught.value)
-    monkeypatch.setenv("HTTP_PROXY", "http://user:geheim/@proxy.example")
-    with pytest.raises(
-        UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
-    ) as caught:
-        make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
-    assert "geheim" not in str(caught.value)
+    for proxy in ("http://user:geheim/@proxy.example", "http://proxy.example:99999", "proxy.example:0"):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        with pytest.raises(
+            UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
+        ) as caught:
+            make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+        assert "geheim" not in str(caught.value)
