@@ -163,7 +163,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("regret", lambda r: f"{r['regret']:.3f}"),
         ("chosen, above human", lambda r: f"{r['above_human']:+.3f}"),
         ("with the recorded seeds", lambda r: f"{r['first_chosen']}: {r['means'][r['first_chosen']]:.3f}"),
-        ("may be the best, by held-out seeds", lambda r: ", ".join(r["may_be_best"])),
+        ("its place by the means", lambda r: _place(r["means"], r["first_chosen"])),
+        ("may be the best, by held-out seeds", lambda r: f"{len(r['may_be_best'])} of {len(r['means'])}"),
     ],
     "evolving_searches": [
         ("task", lambda r: r["task"]),
@@ -206,6 +207,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},
 }
+
+
+def _place(means: dict[str, float], name: str) -> str:
+    return f"{1 + sum(x > means[name] for x in means.values())} of {len(means)}"
 
 
 def _of_shares(row: Record) -> str:
