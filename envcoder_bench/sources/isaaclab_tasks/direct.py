@@ -122,7 +122,8 @@ class DirectTask(Task):
         with self._draws.call("first", None, self._everything), torch.no_grad():
             env._reset_idx(torch.arange(num_envs, device=device))
             env.reset_buf, env.reward_buf = self.unstable.clone(), torch.zeros(num_envs, device=device)
-            self._observed(), _noisy(env, "action", env.actions)  # what is made when it is first used
+            self._observed()  # what is made when it is first used
+            _noisy(env, "action", env.actions)
         self._mirror = tensors.Mirror(env, facts.keys, facts.rows, num_envs, self.device)
         self._unmasked = tensors.Unmasked(env, facts.rows, facts.histories)
         self._reader = StateReader(scene_sources(env.scene))
