@@ -65,6 +65,7 @@ class DirectWorld(SceneState):
         SimulationContext.clear_instance()
         with seeded(SEED, device), quiet():
             self.env = make(cfg)
+        self.env._is_closed = True  # else its __del__ would clear the simulation of another one
         self.scene, self.sim, self.device, self.steps = self.env.scene, self.env.sim, torch.device(device), 0
 
     def held(self) -> dict[str, Any]:
