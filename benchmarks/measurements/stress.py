@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from bench.records import Record
+from bench.records import Record, describe
 from torch import Tensor, nn
 
 from envcoder_bench import evaluate
@@ -63,7 +63,7 @@ def planted(args: Namespace) -> Iterator[Record]:
             followed, _ = probe_commands(spec, groups, lambda env, module=module: acting(env, [module]))
             summary = Stress(settings, tuple(rows)).summaries[0]
             yield {
-                **{"kind": "planted", "fault": name, "device": "cpu", "draws": args.draws, "episodes": args.episodes},
+                **{"kind": "planted", "fault": name, "draws": args.draws, "episodes": args.episodes},
                 "iterations": run.cfg.learning_iterations,
                 "fitness": round(summary.nominal, 3),
                 "worst_decile": round(summary.worst_decile[0], 3),
@@ -71,4 +71,5 @@ def planted(args: Namespace) -> Iterator[Record]:
                 "gain": round(float(np.mean([row.gain for row in followed])), 3),
                 "dead_zone": max(row.dead_zone for row in followed),
                 "drift": {row.axis: round(row.drift, 3) for row in followed},
+                **describe("cpu"),
             }

@@ -70,7 +70,7 @@ def build_parser() -> Parser:
         "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
     )
     add_key(what, "baseline", choices=("human", "unshaped"))
-    what.add_argument("--rank_by", choices=("fitness", "stress"), help=argparse.SUPPRESS)
+    what.add_argument("--rank_by", choices=("fitness", "stress"), help="fitness; stress is refused: docs/stress.md")
 
     add_files(what)
     _add_model(parser.add_argument_group("model"))

@@ -137,7 +137,7 @@ class Stressed(Document):
 
     Attributes:
         settings, commands: of stress.json and stress_commands.csv.
-        ranking: the candidates, with intervals, and fitness and survival by physics, the run's own under an empty name.
+        ranking: the candidates, with intervals; fitness and survival by physics (empty: the run's).
         sentences, missing: what the text says of disagreement, and of what was not measured.
     """
 
