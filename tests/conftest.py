@@ -46,7 +46,7 @@ _LONGEST = (
     "test_ray_pool.py", "test_mcp_server.py", "test_auto_shape.py", "test_every_task.py",
     "test_triton_interpreted.py", "test_isaacgym_tasks.py", "test_ray_node.py", "test_unprivileged.py",
     "test_racing.py", "test_ordinary.py", "test_attacks.py", "test_outside_tasks.py", "test_damaged_runs.py",
-    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py", "test_wheels.py",
+    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py",
     "test_parallel.py", "test_check.py", "test_variant_runs.py", "test_fitness.py", "test_extend.py", "test_seeds.py",
     "test_library.py", "test_replay.py", "test_surroundings.py",
 )  # fmt: skip
