@@ -21,6 +21,8 @@ from helpers import (
     COSINE,
     SETTINGS,
     TABLES,
+    TINY,
+    TINY_WORDS,
     assert_same_policies,
     contents,
     run,
@@ -47,11 +49,11 @@ def compute_initial_state(state_dict):
     "breaks": "def compute_reward(pole_angel):\n    return pole_angel\n",
 }
 POLICIES = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and noisy
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2, *TINY_WORDS]
 
 
 def cartpole(output, texts=TEXTS, **more):
-    return evaluate("Cartpole", texts, output_dir=output, **{**SETTINGS, "learning_iterations": 3, **more})
+    return evaluate("Cartpole", texts, output_dir=output, **{**SETTINGS, **TINY, "learning_iterations": 3, **more})
 
 
 def files(folder):
@@ -161,7 +163,7 @@ def test_evaluate_prints_nothing_and_restores_process_state(tmp_path, capfd):
     gc.disable()  # which the tests otherwise have not
     try:
         before = surroundings()
-        made = cartpole(tmp_path / "run", seed=3, learning_iterations=1)
+        made = cartpole(tmp_path / "run", seed=3, learning_iterations=1, compile_shapers=True)
         after = surroundings()
     finally:
         gc.enable()
@@ -201,7 +203,7 @@ def test_reporter_receives_run_wave_iterations_and_end(tmp_path):
     run_began, wave, *iterations, end = heard.heard
     assert (run_began, wave, end) == (("run", tmp_path / "run"), ("wave", (1, 1, 0, 3)), "end")
     assert gc.isenabled()
-    assert iterations == [(k, k * 4 * 16, None if k == 1 else "cosine") for k in (1, 2, 3)]
+    assert iterations == [(k, k * 4 * 4, None if k == 1 else "cosine") for k in (1, 2, 3)]
 
 
 # threads
@@ -248,9 +250,10 @@ def test_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
     torch.set_num_threads(2)
     try:
         first, second = Heard(wait_at=1), Heard(wait_at=2)
-        join_first = in_thread(lambda: cartpole(tmp_path / "first", seeds=2, reporter=first))
+        join_first = in_thread(lambda: cartpole(tmp_path / "first", seeds=2, reporter=first, compile_shapers=True))
         assert first.reached.wait(300)
-        join_second = in_thread(lambda: cartpole(tmp_path / "second", seeds=2, reporter=second))
+        more = {"seeds": 2, "reporter": second, "compile_shapers": True}
+        join_second = in_thread(lambda: cartpole(tmp_path / "second", **more))
         assert second.reached.wait(300)  # it neither waits for the first, nor for its end
         first.go_on.set()
         second.go_on.set()
