@@ -65,6 +65,14 @@ def beyond(share, runs):
     return share + 4 * math.sqrt(share * (1 - share) / runs)
 
 
+def test_p_value_of_a_single_variant_is_that_of_the_paired_t_test():
+    """Differences of 0.10, 0.13 and 0.10: p is that of test_ranking.py."""
+    fitness = {"m": (0.1, 0.5, 0.9), "m.t_x0": (0.2, 0.63, 1.0)}
+    rows = [Result(name, k, fitness=x, episodes=10) for name, own in fitness.items() for k, x in enumerate(own)]
+    (study,) = studies({"m.t_x0": Variant("m", TERMS, "t", 0.0)}, rows)
+    assert study.effects[0].p == pytest.approx(1.25 * (1 - 11 / math.sqrt(123)))
+
+
 @pytest.mark.usefixtures("plans_nothing")
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "seeds"), [(case, 2 + k % 2) for k, case in enumerate(CASES)])  # few are the hardest

@@ -20,6 +20,9 @@ def test_difference_to_human_is_paired_by_seed():
     assert a.vs_human == pytest.approx(0.11)
     assert a.vs_human_ci_low == pytest.approx(0.11 - 0.043027, abs=1e-5)
     assert a.vs_human_ci_high == pytest.approx(0.11 + 0.043027, abs=1e-5)
+    # t = 0.11 / 0.01 with two degrees of freedom, whose two-sided p is 1 - t / sqrt(t^2 + 2); the first look at a run
+    # has 0.04 of the 0.05
+    assert a.vs_human_p == pytest.approx(1.25 * (1 - 11 / math.sqrt(123)), rel=1e-6)
     assert a.fitness_ci_high - a.fitness > 0.9, "seeds differ much more than candidates do"
     assert math.isnan(human.vs_human) and human.baseline
 
@@ -35,6 +38,15 @@ def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
     assert all(math.isnan(rows[name].p_best) for name in "cde")
     assert [row.candidate for row in rank(results)] == ["a", "b", "d", "e", "c"]
     assert (rows["d"].rank, rows["d"].status, rows["d"].lost_seeds) == (3, "2/3 seeds", 1)
+
+
+def test_probabilities_of_being_best_of_equal_candidates_are_equal_and_those_of_others_add_to_one():
+    equal = {"a": (0.1, 0.2, 0.3), "b": (0.3, 0.1, 0.2), "c": (0.2, 0.3, 0.1)}
+    differ = {"a": (0.5, 0.6, 0.4), "b": (0.45, 0.4, 0.62)}
+    rows = [[ok(name, k, x) for name, own in case.items() for k, x in enumerate(own)] for case in (equal, differ)]
+    assert [row.p_best for row in rank(rows[0])] == pytest.approx([1 / 3] * 3)
+    first, second = (row.p_best for row in rank(rows[1]))
+    assert first > 0.5 > second > 0.1 and first + second == pytest.approx(1.0)
 
 
 def test_ranking_puts_failures_last_and_equals_share_a_place():

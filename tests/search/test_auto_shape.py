@@ -262,7 +262,8 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         assert auto_shape.main(["--resume", str(folder), *words]) == 2
         assert message in capsys.readouterr().err
         assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000", "--num_iters", "2"]) == 0  # one round more
+    more = ["--max_tokens", "900000", "--num_iters", "2"]  # one round more
+    assert auto_shape.main(["--resume", str(folder), *more]) == 0
     assert len(server.bodies) == len(read_archive(folder / "archive.json").attempts) == 2
     assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
     assert (folder / "final_1" / "results.csv").read_text() == first
