@@ -46,8 +46,7 @@ def test_run_needs_neither_output_streams_nor_a_cache(tmp_path):
 
     def closed():  # as Python starts with closed streams
         sys.stdin = sys.stdout = sys.stderr = None
-        for stream in (0, 1, 2):
-            os.close(stream)
+        os.closerange(0, 3)
         os.environ["ENVCODER_BENCH_CACHE"] = str(tmp_path / "file" / "cache")
         return command("eval-shapers", main, [*words(tmp_path, 1), "--output_dir", str(tmp_path / "run")])
 

@@ -26,7 +26,7 @@ from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.variants import FACTORS, SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import UNTRAINED
 
-RUNS = 60
+RUNS = 30
 
 
 def variants_of(terms):
@@ -115,7 +115,7 @@ def test_intervals_cover_effects_and_large_ones_are_marked():
 )
 def test_dead_variants_do_not_lend_their_spread_to_others(case, seeds):
     """Twelve of fifteen always fail, with next to no spread: the others are marked no more often than by chance."""
-    runs = 150
+    runs = 80
     rng = np.random.default_rng(seed_of("dead variants", case, seeds))
     has_bounds = CASES[case][2] != UNBOUNDED
     dead = np.arange(15) >= 3

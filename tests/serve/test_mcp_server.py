@@ -284,7 +284,7 @@ def test_an_agent_goes_from_a_task_to_final_though_all_is_killed(tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
             return agent.characters
 
-    async def go_on(_, transport):
+    async def go_on(process, transport):
         async with Client(transport) as client:
             agent = Agent(client)
             result = await done(agent, "j1")
@@ -297,6 +297,7 @@ def test_an_agent_goes_from_a_task_to_final_though_all_is_killed(tmp_path):
             result = await done(agent, "j2")
             assert result["final"] == "best of 1: good is better than human, on seeds of its own"
             assert "one final evaluation for 18 attempts" in await agent("final")
+            os.killpg(process.pid, signal.SIGKILL)
             return agent.characters
 
     async def done(agent, job):
