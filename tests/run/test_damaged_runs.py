@@ -144,7 +144,7 @@ ENDS = {  # what is done to a killed run: what is said
         r"jobs/\w+\.pth does not fit the run's config\.yaml \(.*\): restore both as they were",
     ),
     "config and record cut": (
-        lambda f: (cut(f / "config.yaml", 699), cut(f / "run.json", 200)),
+        lambda f: (cut(f / "config.yaml", 570), cut(f / "run.json", 200)),
         r"the run is damaged: config\.yaml: line \d+: .*; restore a copy, or begin a new run",
     ),
     "newer": (

@@ -104,7 +104,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in str(
         archive.by_name["r3_00"].fault
     )
-    assert "r2_01.py:4: in compute_reward: returned NaN" in str(archive.by_name["r2_01"].fault)
+    assert "r2_01.py:6: in compute_reward: returned NaN" in str(archive.by_name["r2_01"].fault)
     for attempt in archive.attempts:
         if attempt.status == OK:
             assert attempt.fitness is not None and 0 <= attempt.fitness <= 1
@@ -149,7 +149,7 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
     assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]
-    assert "r2_01 stopped in training: r2_01.py:4: in compute_reward: returned NaN" in third
+    assert "r2_01 stopped in training: r2_01.py:6: in compute_reward: returned NaN" in third
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
 
 
@@ -230,7 +230,7 @@ def test_budget_ends_the_search(tmp_path, capsys, server):
     fitness = tmp_path / "mine.py"
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
     fitness.write_text(text)
-    words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
+    words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
     words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, "--show_baseline", "no", *served(server)]
     folder = run(tmp_path / "search", *words)
     archive = read_archive(folder / "archive.json")
@@ -262,8 +262,7 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         assert auto_shape.main(["--resume", str(folder), *words]) == 2
         assert message in capsys.readouterr().err
         assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    more = ["--max_tokens", "900000", "--num_iters", "2"]  # one round more
-    assert auto_shape.main(["--resume", str(folder), *more]) == 0
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000"]) == 0  # one round more
     assert len(server.bodies) == len(read_archive(folder / "archive.json").attempts) == 2
     assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
     assert (folder / "final_1" / "results.csv").read_text() == first
