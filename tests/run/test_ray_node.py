@@ -1,15 +1,34 @@
 """A machine of a Ray cluster that fails: two nodes on this machine, with a worker each, of which one is killed."""
 
 import contextlib
+import importlib.util
 
 import psutil
-from helpers import assert_same_policies, assert_same_tables, run, write_candidates
-from test_ray_pool import WAITS, WORDS, pytestmark, when  # noqa: F401, the marks
+import pytest
+from helpers import (
+    QUICK,
+    WAITING_ITERATIONS,
+    WAITS,
+    assert_same_policies,
+    assert_same_tables,
+    run,
+    start_process,
+    stop_at,
+    write_candidates,
+)
 
 from envcoder_bench.run.workers import ray_cluster
 
+HAS_RAY = importlib.util.find_spec("ray") is not None  # its import takes a second
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_RAY, reason="pip install 'envcoder-bench[ray]': no ray")]
 
-def test_waves_of_a_lost_node_are_retried_on_others(tmp_path, capsys):
+WORDS = [
+    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", WAITING_ITERATIONS,
+    "checkpoint_minutes=0", "task.env.episodeLength=40", "--no_baselines",
+]  # fmt: skip
+
+
+def test_waves_of_a_lost_node_are_retried_on_others(tmp_path):
     from ray.cluster_utils import Cluster
 
     go = tmp_path / "go"
@@ -21,17 +40,21 @@ def test_waves_of_a_lost_node_are_retried_on_others(tmp_path, capsys):
     with ray_cluster._signal_handlers_kept():
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         raylet = psutil.Process(cluster.add_node(num_cpus=1).all_processes["raylet"][0].process.pid)
-
-    def kill():
-        for process in [raylet, *raylet.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        go.touch()
-
     try:
-        with when(lambda: len(list((tmp_path / "run/jobs").glob("*.pth"))) == 2, kill):
-            run(tmp_path / "run", *WORDS, "--ray", cluster.address, "--devices", "cpu:2", "--candidates", *files)
-        told = capsys.readouterr().err
+        words = ["--ray", cluster.address, "--devices", "cpu:2", "--candidates", *files]
+        head = start_process([*WORDS, *words], tmp_path / "run")
+
+        def lost():
+            if len(list((tmp_path / "run/jobs").glob("*.pth"))) < 2:
+                return False
+            for process in [raylet, *raylet.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            go.touch()
+            return True
+
+        code, told = stop_at(head, lost, 0)  # the head itself gets no signal
+        assert code == 0, told
         assert "lost a worker" in told and "is retried on another worker" in told
     finally:
         cluster.shutdown()

@@ -3,15 +3,12 @@
 import contextlib
 import importlib.util
 import signal
-import threading
-import time
 
 import psutil
 import pytest
 from helpers import (
     CANDIDATES,
     QUICK,
-    TINY_WORDS,
     WAITING_ITERATIONS,
     WAITS,
     assert_same_policies,
@@ -25,36 +22,16 @@ from helpers import (
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.workers import ray_cluster
+from envcoder_bench.run.workers.devices import Devices
 
 HAS_RAY = importlib.util.find_spec("ray") is not None  # its import takes a second
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_RAY, reason="pip install 'envcoder-bench[ray]': no ray")]
 
 WORDS = [
-    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", WAITING_ITERATIONS,
-    "checkpoint_minutes=0", "--no_baselines", *TINY_WORDS,
+    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", WAITING_ITERATIONS,
+    "checkpoint_minutes=0", "task.env.episodeLength=40",
 ]  # fmt: skip
-WAITS = WAITS.replace("150", "24")
-
-
-@contextlib.contextmanager
-def when(reached, act):
-    """Do something within the block, in another thread, once ``reached()``."""
-    ended, acted = threading.Event(), []
-
-    def watch():
-        while not ended.is_set() and not acted:
-            if reached():
-                acted.append(act())
-            time.sleep(0.02)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    assert acted
 
 
 @pytest.fixture(scope="module")
@@ -80,35 +57,48 @@ def go(alone, files):
     path.touch()
 
 
+@pytest.fixture(scope="module")
+def ray():
+    """Ray, started once for the runs of this process."""
+    with ray_cluster.ray_started(Devices("cpu", 3)):
+        yield
+
+
 def assert_alike(output, alone):
     assert_same_tables(output, alone)
-    assert_same_policies(output, alone, 2)
+    assert_same_policies(output, alone, 4)
 
 
-def test_ray_listens_on_the_loopback_and_is_started_again_when_it_ends(tmp_path, alone, files, go, capsys):
-    output, ports = tmp_path / "run", []
+def test_ray_that_ends_is_started_again(tmp_path, alone, files, go):
+    output, killed = tmp_path / "run", []
+    head = start_process([*WORDS, "--devices", "cpu:1", "--candidates", *files], output)
 
-    def kill():
-        family = psutil.Process().children(recursive=True)
-        for process in [psutil.Process(), *family]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                ports.extend(x.laddr.ip for x in process.connections("tcp") if x.status == psutil.CONN_LISTEN)
-        for process in family:
-            if process.name() == "raylet":
+    def reached():
+        if list((output / "jobs").glob("*.pth")):
+            killed.extend(p for p in psutil.Process(head.pid).children(recursive=True) if p.name() == "raylet")
+            for process in killed:
                 process.kill()
-        go.touch()
+            go.touch()
+        return bool(killed)
 
-    with when(lambda: list((output / "jobs").glob("*.pth")), kill):
-        run(output, *WORDS, "--devices", "cpu:1", "--candidates", *files)
-    assert "Ray's processes on this machine have ended: they are started again" in capsys.readouterr().err
+    code, told = stop_at(head, reached, 0)  # the head itself gets no signal
+    assert code == 0, told
+    assert "Ray's processes on this machine have ended: they are started again" in told
     assert_alike(output, alone)
+
+
+def test_all_ports_are_on_the_loopback(ray):
+    ports = []
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            ports += [one.laddr.ip for one in process.connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert len(ports) > 3
     assert set(ports) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_workers_of_a_killed_head_end_and_the_run_resumes(tmp_path, alone, files, go):
+def test_workers_of_a_killed_head_end_and_the_run_resumes(tmp_path, alone, files, ray, go):
     output = tmp_path / "run"
-    head = start_process([*WORDS, "--devices", "cpu:1", "--candidates", *files], output)
+    head = start_process([*WORDS, "--devices", "cpu:2", "--candidates", *files], output)
     family = []
 
     def reached():
@@ -121,12 +111,10 @@ def test_workers_of_a_killed_head_end_and_the_run_resumes(tmp_path, alone, files
     assert stop_at(head, reached, signal.SIGKILL)[0] == -signal.SIGKILL
     gone, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
-    assert len(gone) > 2
+    assert len(gone) > 4
     assert RunFolder(output).load_checkpoint().jobs
     go.touch()
-    config = output / "config.yaml"  # without workers
-    config.write_text(config.read_text().replace("devices: cpu:1", "devices: null"))
-    assert eval_shapers.main(["--resume", str(output)]) == 0
+    assert eval_shapers.main(["--resume", str(output), "--devices", "cpu:1"]) == 0
     assert_alike(output, alone)
 
 

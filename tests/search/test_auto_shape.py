@@ -29,7 +29,7 @@ QUICK = [
     "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 3,
     "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
     "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", "checkpoint_minutes=0",
-    "task.env.episodeLength=12", "train.params.config.horizon_length=4", "compile_shapers=false",
+    "task.env.episodeLength=12", "train.params.config.horizon_length=4", "compile_shapers=false", "validated=2",
 ]  # fmt: skip
 
 
