@@ -94,7 +94,8 @@ MEASUREMENTS = {
     "evolving_searches": (
         "measurements.search_rules",
         "searches by evolve, by the earlier rule and the present, in pairs of equal env-steps",
-        {"--task": ("CartpoleSwingup", "task"), "--searches": (10, "pairs of searches"), "--rounds": (4, "rounds"),
+        {"--task": ("CartpoleSwingup", "task"), "--searches": (10, "pairs of searches"),
+         "--together": (5, "pairs in one run, with the same seeds"), "--rounds": (4, "rounds"),
          "--candidates": (10, "candidates of a round by the earlier rule"),
          "--fewer": (6, "by the present rule, which trains more of them again"),
          "--envs": (64, "environments of each candidate"), "--iterations": (80, "iterations"),

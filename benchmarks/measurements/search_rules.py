@@ -26,6 +26,7 @@ from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import Round
@@ -256,41 +257,56 @@ class Evolving:
 
 
 def evolving_searches(args: Namespace) -> Iterator[Record]:
-    """Search with evolve under both rules, in pairs with the same random choices; all proceed in one run a round."""
+    """Search with evolve under both rules, in pairs with the same random choices; a record whenever pairs are complete.
+
+    Some pairs proceed together, in one run a round; the next ones have other seeds. A record has all pairs so far.
+    """
     spec = make_spec(args)
+    keys = ("task", "rounds", "candidates", "fewer", "envs", "iterations", "held_out", "overrides")
+    about = {"kind": "evolving_searches", **{key: getattr(args, key) for key in keys}}
+    above: dict[str, list[float | None]] = {EARLIER.name: [], PRESENT.name: []}
+    of_human: list[float] = []
+    for first in range(0, args.searches, args.together):
+        pairs = range(first, min(first + args.together, args.searches))
+        every, human, scores = _evolve(args, spec, about, pairs)
+        for each, values in zip(every, scores):
+            above[each.rule.name].append(fmean(values) - human if values else None)
+        of_human.append(human)
+        trainings = {each.rule.name: each.trainings for each in every}
+        so_far = {rule: [*values] for rule, values in above.items()}
+        measured = {"searches": pairs.stop, **so_far, "trainings": trainings, "of_human": fmean(of_human)}
+        yield {**about, **measured, **records.describe(spec.config.device)}
+
+
+def _evolve(
+    args: Namespace, spec: RunSpec, about: Record, pairs: range
+) -> tuple[list[Evolving], float, list[list[float]]]:
+    """Search in pairs that proceed together; return the searches, and of held-out seeds human's fitness and theirs."""
     state = task_contract(spec.task, spec.config.task).state
     baselines = {source.name: Attempt(source.name, 0, source.source) for source in baseline_sources(spec.task)}
     every = [
         Evolving(rule, candidates, EvolveProposer([REWARD], seed=pair, state=state), rule.archive([], baselines))
         for rule, candidates in ((EARLIER, args.candidates), (PRESENT, args.fewer))
-        for pair in range(args.searches)
+        for pair in pairs
     ]
-    keys = ("task", "searches", "rounds", "candidates", "fewer", "envs", "iterations", "held_out")
-    about = {"kind": "evolving_searches", **{key: getattr(args, key) for key in keys}}
+    seed = pairs.start // args.together * (args.rounds + PRESENT.validation_seeds + args.held_out)
     for number in range(1, args.rounds + 1):
         rounds = [Round(number, each.proposer.propose(each.archive, number, each.candidates)) for each in every]
         again = [each.archive.leaders(each.rule.retrained) for each in every]
         attempts: list[list[Any]] = [[*round.ready, *leaders] for round, leaders in zip(rounds, again)]
-        result, names = _train(args, spec.config, about, attempts, seed=number - 1, seeds=1)
+        result, names = _train(args, spec.config, about, attempts, seed=seed + number - 1, seeds=1)
         for each, round, mine in zip(every, rounds, names):
             each.archive = record_round(each.archive, round, _of(result.rows, mine), _of(result.evaluations(), mine))
             each.trainings += len(mine) + len(BASELINE_FILES)
     # validation
     again = [each.archive.leaders(each.rule.validated) for each in every]
-    seeds = PRESENT.validation_seeds
-    result, names = _train(args, spec.config, about, again, seed=args.rounds, seeds=seeds)
+    seed, seeds = seed + args.rounds, PRESENT.validation_seeds
+    result, names = _train(args, spec.config, about, again, seed=seed, seeds=seeds)
     for each, mine in zip(every, names):
         each.archive = record_again(each.archive, _of(result.rows, mine, ()))
         each.trainings += seeds * len(mine)
     # seeds that nothing was chosen by
     best = [list(filter(None, [each.archive.best()])) for each in every]
-    result, names = _train(args, spec.config, about, best, seed=args.rounds + seeds, seeds=args.held_out)
+    result, names = _train(args, spec.config, about, best, seed=seed + seeds, seeds=args.held_out)
     human = fmean([row.fitness for row in result.rows if row.candidate == HUMAN and row.measured])
-    scores = [[row.fitness for row in _of(result.rows, mine, ()) if row.measured] for mine in names]
-    above = [fmean(values) - human if values else None for values in scores]
-    yield {
-        **about,
-        **{rule.name: above[k * args.searches : (k + 1) * args.searches] for k, rule in enumerate((EARLIER, PRESENT))},
-        "trainings": {each.rule.name: each.trainings for each in every},
-        "of_human": human, **records.describe(spec.config.device),
-    }  # fmt: skip
+    return every, human, [[row.fitness for row in _of(result.rows, mine, ()) if row.measured] for mine in names]

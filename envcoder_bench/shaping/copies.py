@@ -1,9 +1,9 @@
 """Candidates that teach nothing new: copies of others, copies up to small changes of numbers, and constant rewards.
 Functions without effect are named.
 
-All of it is read from the text, in which layout, comments, docstrings and names of local variables do not count. A
-function that a candidate lacks is that of the baseline, as in training: a file with the baseline's reward is a copy of
-the baseline.
+All of it is read from the text, in which layout, comments, docstrings, names of local variables and the order of terms
+and factors do not count. A function that a candidate lacks is that of the baseline, as in training: a file with the
+baseline's reward is a copy of the baseline.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from envcoder_bench.shaping.contract import Fault
 from envcoder_bench.shaping.kinds import (
@@ -30,7 +31,13 @@ OTHER = "change what it computes, not only its numbers"
 _SIZES = {"shape", "device", "dtype", "ndim"}  # attributes that say nothing of a tensor's values
 _SIZE_CALLS = {"ones_like", "zeros_like", "full_like", "empty_like", "size", "new_zeros", "new_ones", "new_full", "len"}
 
-Signature = dict[str, tuple[str, tuple[float, ...]]]  # of each function its code without numbers, and its numbers
+# whose order counts in a sum, and fields that are not read
+_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)
+_NOT_READ = ("annotation", "returns", "type_comment", "ctx", "kind")
+
+Plain = tuple[str, tuple[float, ...]]  # code without numbers, and its numbers
+Term = tuple[float, tuple[Plain, ...]]  # of a sum: a coefficient and factors
+Signature = dict[str, Plain]  # of each function
 
 
 @dataclass(frozen=True)
@@ -91,12 +98,11 @@ def _signature(text: str, types: Sequence[str]) -> Signature | None:
     try:
         source = shaping_source(text, types)
         return {type_: _code(source, names, type_ == REWARD) for type_, names in source.shapers(types).items()}
-    except (UnsupportedCode, RecursionError):
+    except (UnsupportedCode, RecursionError, OverflowError):
         return None
 
 
-def _code(source: Source, names: Sequence[str], is_reward: bool) -> tuple[str, tuple[float, ...]]:
-    codes, numbers = [], list[float]()
+def _code(source: Source, names: Sequence[str], is_reward: bool) -> Plain:
     reachable = {name: source.definitions[name] for name in sorted(source.reachable(names))}
     statements = {
         name: ast.parse(source.code(statement))
@@ -104,11 +110,7 @@ def _code(source: Source, names: Sequence[str], is_reward: bool) -> tuple[str, t
         if not isinstance(statement, (ast.Import, ast.ImportFrom))
     }
     named = not is_reward or any(_reads_entry(x) for statement in statements.values() for x in ast.walk(statement))
-    for name, statement in statements.items():
-        reader = _Plain(named)
-        codes.append(f"{name} {ast.dump(reader.visit(statement))}")
-        numbers += reader.numbers
-    return "\n".join(codes), tuple(numbers)
+    return _join("", [_join(name, [_Reader(named).plain(statement)]) for name, statement in statements.items()])
 
 
 def _reads_entry(node: ast.AST) -> bool:
@@ -121,8 +123,16 @@ def _reads_entry(node: ast.AST) -> bool:
     return isinstance(index, ast.Name) or (isinstance(index, ast.Constant) and isinstance(index.value, str))
 
 
-class _Plain(ast.NodeTransformer):
-    """Replaces numbers, docstrings and local names, and collects the numbers in order.
+def _join(mark: str, parts: Sequence[Plain]) -> Plain:
+    """Return what parts make together: their code in brackets, and all their numbers in order."""
+    return f"{mark}({' '.join(code for code, _ in parts)})", tuple(x for _, numbers in parts for x in numbers)
+
+
+class _Reader:
+    """Reads code without its numbers, and the numbers in order; docstrings and local names do not count.
+
+    Every expression is a sum of products, each with a coefficient, 1 where none is written. Their order does not
+    count, and the coefficient of a sum is that of its terms: ``1.1 * (a + b)`` is near ``b + a``.
 
     Args:
         named: whether names of entries in dicts count; those of the components of a reward do not.
@@ -130,37 +140,79 @@ class _Plain(ast.NodeTransformer):
 
     def __init__(self, named: bool) -> None:
         self._named = named
-        self.numbers: list[float] = []
         self._locals: dict[str, str] = {}
+        self._in_index = False
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        node.returns, outer = None, self._locals
+    def plain(self, node: Any) -> Plain:
+        """Return the code of a node, a list of nodes, or another value of a field."""
+        if isinstance(node, list):
+            return _join("", [self.plain(x) for x in node])
+        if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            return self._fields(node)
+        return self._sum(self._terms(node))
+
+    def _sum(self, terms: Sequence[Term]) -> Plain:
+        products = [_join("", sorted(factors)) for _, factors in terms]
+        ordered = sorted((code, (x, *numbers)) for (x, _), (code, numbers) in zip(terms, products))
+        return _join("+", ordered)
+
+    def _terms(self, node: ast.expr) -> list[Term]:
+        """Return the terms of a sum: their coefficients and factors."""
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not self._in_index:
+            return [(float(node.value), ())]  # type: ignore[arg-type]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return [(-x, factors) for x, factors in self._terms(node.operand)]
+        if not isinstance(node, ast.BinOp) or isinstance(node.left, _SEQUENCES) or isinstance(node.right, _SEQUENCES):
+            return [(1.0, (self._fields(node),))]
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
+            return [*self._terms(node.left), *((sign * x, factors) for x, factors in self._terms(node.right))]
+        if isinstance(node.op, ast.Mult):
+            return self._product(self._terms(node.left), self._terms(node.right))
+        if isinstance(node.op, ast.Div):
+            over = self._terms(node.right)
+            if len(over) > 1 or over[0][0] == 0.0:
+                return self._product(self._terms(node.left), [(1.0, (_join("1/", [self._sum(over)]),))])
+            x, factors = over[0]
+            return self._product(self._terms(node.left), [(1.0 / x, tuple(_join("1/", [y]) for y in factors))])
+        return [(1.0, (self._fields(node),))]
+
+    def _product(self, left: list[Term], right: list[Term]) -> list[Term]:
+        """Multiply; a sum is multiplied term by term with a number alone, and is a factor otherwise."""
+        if len(right) > 1 and len(left) == 1:
+            left, right = right, left
+        if len(left) > 1 and (len(right) > 1 or right[0][1]):
+            left = [(1.0, (self._sum(left),))]
+        if len(right) > 1:
+            right = [(1.0, (self._sum(right),))]
+        ((by, more),) = right
+        return [(x * by, (*factors, *more)) for x, factors in left]
+
+    def _fields(self, node: Any) -> Plain:
+        if isinstance(node, ast.FunctionDef):
+            return self._function(node)
+        if isinstance(node, ast.Name):
+            return self._locals.get(node.id, node.id), ()
+        if isinstance(node, ast.Subscript):  # an index is not a quantity: 5 and 6 are other joints
+            value, outer, self._in_index = self.plain(node.value), self._in_index, True
+            index = self.plain(node.slice)
+            self._in_index = outer
+            return _join("[]", [value, index])
+        if isinstance(node, ast.Dict) and not self._named:
+            keys = [("", ()) if isinstance(key, ast.Constant) else self.plain(key) for key in node.keys]
+            return _join("Dict", [*keys, self.plain(node.values)])
+        if not isinstance(node, ast.AST):
+            return repr(node), ()
+        fields = [self.plain(value) for name, value in ast.iter_fields(node) if name not in _NOT_READ]
+        return _join(type(node).__name__, fields)
+
+    def _function(self, node: ast.FunctionDef) -> Plain:
+        body, outer = node.body[ast.get_docstring(node) is not None :], self._locals
         stored = (x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
         self._locals = {**outer, **{name: f"local{k}" for k, name in enumerate(dict.fromkeys(stored))}}
-        self.generic_visit(node)
+        read = _join(node.name, [self.plain(node.args), self.plain(body), self.plain(node.decorator_list)])
         self._locals = outer
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._locals.get(node.id, node.id)
-        return node
-
-    def visit_Dict(self, node: ast.Dict) -> ast.AST:
-        if not self._named:
-            node.keys = [ast.Constant("") if isinstance(key, ast.Constant) else key for key in node.keys]
-        return self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if type(node.value) in (int, float):
-            self.numbers.append(float(node.value))  # type: ignore[arg-type]
-            node.value = 0
-        return node
+        return read
 
 
 def constant_reward(text: str) -> int:

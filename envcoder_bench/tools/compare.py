@@ -455,11 +455,7 @@ def _page_sections(comparison: Comparison) -> list[Section]:
     sections = []
     if comparison.shared:
         header, rows = shared_table(comparison)
-        lines = [
-            *_order_notes(comparison),
-            *notes(comparison),
-            *(f"{label}: {words}" for label, words in unlearnt(comparison).items()),
-        ]
+        lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
         table = parts().table(header, rows, ["name", *["number"] * (len(header) - 1)])
         sections.append(Section("shared-section", "In several runs", table + parts().notes(lines)))
     if comparison.settings:

@@ -1,10 +1,12 @@
-"""Start a jail's server process by a fork of one that has imported torch, instead of importing it each time.
+"""Start a jail's server process by a fork of one that has examined a file, instead of starting a process each time.
 
-What the server does after its imports is the same; the tests of the jail's confinement start it as the package does.
+The fork neither imports torch nor examines a file to warm up. What the server does then is the same; the tests of the
+jail's confinement start it as the package does.
 """
 
 import array
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -15,7 +17,11 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from envcoder_bench.jail import child, client
+import pytest
+import torch
+from shaping_fakes import BASELINE, FakeTask
+
+from envcoder_bench.jail import child, client, wire
 
 _BOOT = "import sys; sys.path[:] = {path!r}; import warm_jail; warm_jail.serve({fd})"
 _FDS = 3  # of a request: control socket, standard input, standard error
@@ -57,7 +63,7 @@ def _forked(control: int, setup: bytes) -> Any:
         with theirs, contextlib.ExitStack() as stack:
             boot, client._BOOT = client._BOOT, _BOOT
             stack.callback(setattr, client, "_BOOT", boot)
-            process = _start(theirs.fileno(), b"")
+            process = _start(theirs.fileno(), _setup())
         _own = process, own, path
     else:
         sys.audit("subprocess.Popen", "a jail", [], None, None)  # for the check of fast tests
@@ -72,6 +78,22 @@ def _forked(control: int, setup: bytes) -> Any:
     return started
 
 
+def _setup() -> bytes:
+    """Return what the server of a small task's jail is sent."""
+    task = FakeTask(2)
+    sent: list[bytes] = []
+
+    def keep(_: int, setup: bytes) -> Any:
+        sent.append(setup)
+        raise InterruptedError
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(InterruptedError):
+        patch.setattr(client, "_start", keep)
+        patch.setattr(client, "outside_tasks", dict)
+        client.JailClient(task, {**task.state, "progress_buf": torch.zeros(2, dtype=torch.int64)}, BASELINE)
+    return sent[0]
+
+
 def stop() -> None:
     """End the process to fork; its forks are killed by those who started them."""
     global _own
@@ -84,10 +106,8 @@ def stop() -> None:
 
 def serve(fd: int) -> None:
     """Fork for every request until the socket is closed."""
-    import gc
-
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401, with SymPy, for torch.distributions
-
+    examiner, _ = child._make_examiner(wire.read_to_end(0))
+    type(examiner).warm_up = lambda self: None
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=fd)

@@ -253,10 +253,8 @@ attack(
 attack(
     "exhaustion",
     "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|parsed",
-    loop_at_load="while True:\n    pass",
     loop_in_a_function="def compute_terminal(state_dict):\n    while True:\n        pass",
     loop_that_catches="while True:\n    try:\n        [0] * (10 ** 12)\n    except MemoryError:\n        pass",
-    endless_list="x = [0]\nfor k in x:\n    x.append(k)",
     memory_of_lists="x = []\nwhile True:\n    x.append([0] * 1_000_000)",
     memory_of_tensors="x = []\nwhile True:\n    x.append(torch.ones(10_000_000))",
     one_large_tensor="x = torch.zeros(10 ** 12)",

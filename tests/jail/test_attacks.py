@@ -9,9 +9,11 @@ import tracemalloc
 
 import pytest
 import torch
+import warm_jail
 from attacks import ATTACKS, FORGERIES, FORGERY, HARMLESS, LIBRARY
 from jail_fakes import NUM_ENVS, judged, make_task, state_of
 
+from envcoder_bench.jail import client
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.shaping.contract import Candidate, Fault
 from envcoder_bench.shaping.state import StateDict
@@ -167,8 +169,9 @@ def test_forged_candidate_is_a_valid_program(world):
     assert torch.equal(reward, state["dof_pos"][:, 3])
 
 
-def test_answers_are_processed_as_they_arrive():
+def test_answers_are_processed_as_they_arrive(monkeypatch):
     """Six answers of 5 MB, of which each takes 25 MB while it is read, take 35 MB and not 50."""
+    monkeypatch.setattr(client, "_start", warm_jail.start)  # the confinement is not the subject
     told = '{"error": {"message": "%s", "line": 1, "function": "", "kind": "invalid", "remedy": ""}}'
     large = FORGERY.replace("{text}", f"{told % 'NAME'!r}.encode().replace(b'NAME', b'x' * 5_000_000)")
     make_task()

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import warm_jail
 from attacks import GOOD
 from jail_fakes import judged
 
-from envcoder_bench.jail import confine, probing
+from envcoder_bench.jail import client, confine, probing
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.shaping.contract import Candidate
 
@@ -253,7 +254,13 @@ WAITING = {
 }
 
 
-def test_waiting_processes_are_ended():
+@pytest.fixture
+def warm(monkeypatch):
+    """Start the jail as other tests do, where its confinement is not the subject."""
+    monkeypatch.setattr(client, "_start", warm_jail.start)
+
+
+def test_waiting_processes_are_ended(warm):
     """They use next to no processor time, and the files after them are examined."""
     began = time.monotonic()
     verdicts = judged({**WAITING, "good": GOOD}, Limits(memory=400 << 20, cpu=5, wall=60.0, idle=1.5))
@@ -263,7 +270,7 @@ def test_waiting_processes_are_ended():
         assert "waits: it used no processor time for 1.5 s" in str(verdict)
 
 
-def test_time_beyond_the_limit_is_shared_by_all_files():
+def test_time_beyond_the_limit_is_shared_by_all_files(warm):
     """Three files that wait take ``wall`` each and ``spare`` in all."""
     limits = Limits(memory=400 << 20, cpu=5, wall=1.0, spare=2.0, idle=60.0)
     began = time.monotonic()

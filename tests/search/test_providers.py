@@ -39,7 +39,7 @@ def ask(provider, tmp_path, requests=(REQUEST,), **options):
 
 @both
 def test_reply_has_text_and_token_counts(llm, server):
-    (reply,) = make(llm, server).complete(REQUEST)
+    reply = make(llm, server).complete(REQUEST)
     assert "def compute_reward" in reply.text and "hm" not in reply.text
     assert (reply.input_tokens, reply.output_tokens, reply.finish, reply.error) == (100, 20, STOP, "")
     (body,) = server.bodies
@@ -141,7 +141,7 @@ def test_missing_token_counts_are_upper_bounds(llm, counts, server):
     choice = {"message": {"content": "12345", "role": "assistant"}, "finish_reason": "stop"}
     body = {"choices": [choice], "usage": counts, "content": [{"type": "text", "text": "12345"}]}
     server.script.append(raw({**body, "stop_reason": "end_turn"}))
-    (reply,) = make(llm, server).complete(REQUEST)
+    reply = make(llm, server).complete(REQUEST)
     assert len("You write rewards.Make it run") <= reply.input_tokens <= 200 and reply.output_tokens == 5
 
 
@@ -297,10 +297,10 @@ def test_unusable_replies_are_requested_again(llm, server, tmp_path):
 
 def test_openai_refusals_are_recognized(server):
     server.script.append(answer(None, refusal="I will not"))
-    (reply,) = make("openai:m", server).complete(REQUEST)
+    reply = make("openai:m", server).complete(REQUEST)
     assert reply.finish == REFUSAL and "I will not" in reply.error
     server.script.append(status(400, "flagged", code="content_filter"))
-    assert make("openai:m", server).complete(REQUEST)[0].finish == REFUSAL
+    assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
 
 
 def test_content_may_be_a_list_of_parts_or_nothing(server):
@@ -308,7 +308,7 @@ def test_content_may_be_a_list_of_parts_or_nothing(server):
     for content, text in ((parts, "def compute_reward(x):\n    return x"), (None, "")):
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": content}}
         server.script.append(raw({"choices": [choice]}))
-        (reply,) = make("openai:m", server).complete(REQUEST)
+        reply = make("openai:m", server).complete(REQUEST)
         assert (reply.text, reply.finish) == (text, STOP)
 
 
@@ -473,7 +473,7 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{server.server_port}")
     try:
         model = make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
-        assert model.complete(REQUEST)[0].text == "hello"
+        assert model.complete(REQUEST).text == "hello"
     finally:
         server.shutdown()
         server.server_close()

@@ -75,6 +75,39 @@ def test_names_of_components_make_no_other_candidate():
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cart_pos - 0.5 * dof_vel[:, 5] * up", "the same as"),  # the same sum in another order
+        ("-(up * dof_vel[:, 5]) / 2 + cart_pos", "the same as"),
+        ("1.1 * (cart_pos - 0.5 * up * dof_vel[:, 5])", "but for numbers"),
+        ("1.1 * cart_pos - up * dof_vel[:, 5] * 0.5", "but for numbers"),
+        ("2.0 * (cart_pos - 0.5 * up * dof_vel[:, 5])", ""),  # a scale decides where rewards are not normalized
+        ("cart_pos + 0.5 * up * dof_vel[:, 5]", ""),
+        ("cart_pos - 0.5 * up * dof_vel[:, 6]", ""),  # another joint
+        ("cart_pos - 0.5 * up / dof_vel[:, 5]", ""),
+        ("up - 0.5 * cart_pos * dof_vel[:, 5]", ""),
+        ("(cart_pos - 0.5 * up) * dof_vel[:, 5]", ""),
+        ("cart_pos - torch.exp(0.5 * up * dof_vel[:, 5])", ""),
+    ],
+)
+def test_the_order_of_terms_and_a_factor_of_all_are_no_other_candidate(text, said):
+    reward = "import torch\ndef compute_reward(cart_pos, up, dof_vel):\n    return {}\n"
+    found = fault(reward.format(text), r0_00=reward.format("cart_pos - 0.5 * up * dof_vel[:, 5]"))
+    assert said in str(found) if said else found is None
+    # with a name, and beside components
+    named = "import torch\ndef compute_reward(cart_pos, up, dof_vel):\n    r = {}\n    return {}, {{'r': r}}\n"
+    assert fault(named.format("up + cart_pos", "r * 1.1"), r0_00=named.format("cart_pos + up", "r")).twin == "r0_00"
+
+
+def test_the_order_of_lists_counts():
+    listed = (
+        "import torch\ndef compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos] + [dof_vel], -1)\n"
+    )
+    other = listed.replace("[dof_pos] + [dof_vel]", "[dof_vel] + [dof_pos]")
+    assert fault(other, r0_00=listed) is None and fault(listed, r0_00=listed).twin == "r0_00"
+
+
+@pytest.mark.parametrize(
     ("body", "constant"),
     [
         ("return torch.ones_like(pole_angle)", True),

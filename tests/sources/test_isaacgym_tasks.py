@@ -1,14 +1,13 @@
 """Tasks of Isaac Gym code as tasks of the registry, on a pendulum in the style of IsaacGymEnvs."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import EVAL_SHAPERS
 from isaac_helpers import FOLDER, PENDULUM, SETTINGS, begun, config, environment, groups, human_env, played
 
+from envcoder_bench.cli import console
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
@@ -235,7 +234,7 @@ def compute_fitness(dof_pos, commands):
 
 @pytest.mark.slow
 def test_process_isolation_makes_results_independent_of_other_candidates(tmp_path, monkeypatch):
-    """The task mixes environments; in its own process a candidate is independent of the others in the run."""
+    """The task mixes environments; in its own wave a candidate is independent of the others in the run."""
     (tmp_path / "fitness.py").write_text(FITNESS)
     for name in ("one", "two"):
         factor = {"one": 1.0, "two": -1.0}[name]
@@ -257,11 +256,17 @@ def test_process_isolation_makes_results_independent_of_other_candidates(tmp_pat
         lines = (tmp_path / folder / "results.csv").read_text().splitlines()[1:]
         return {line.split(",")[0]: line.split(",")[3] for line in lines}
 
-    # each wave replaces the process by a new one, so that this one must not be it
-    isolated = ["--candidates", "one.py", "two.py", "--isolate", "process", "--output_dir", "both"]
-    done = subprocess.run([*EVAL_SHAPERS, *words, *isolated], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("open implementation on MuJoCo") == 2  # of each process
+    def execv(program, words):  # after each wave; here it goes on in this process
+        assert words[1:3] == ["-m", "envcoder_bench.eval_shapers"]
+        replaced.append(main(words[3:]))
+        raise SystemExit
+
+    replaced = []
+    monkeypatch.setattr(console.os, "execv", execv)
+    monkeypatch.setenv("PYTHONPATH", "")  # restored at the end
+    with pytest.raises(SystemExit):
+        main([*words, "--candidates", "one.py", "two.py", "--isolate", "process", "--output_dir", "both"])
+    assert replaced == [0]
     assert main([*words, "--candidates", "two.py", "--output_dir", "alone"]) == 0
     assert set(rows("both")) == {"one", "two"} and rows("both")["two"] == rows("alone")["two"]
 
@@ -325,11 +330,8 @@ def test_unsupported_function_is_refused_with_the_reason():
 
 
 @pytest.mark.slow
-def test_candidates_may_command_or_replace_position_drives(tmp_path):
-    file = tmp_path / "driven.yaml"
-    own = (FOLDER / "pendulum.yaml").read_text()
-    file.write_text(own.replace("maxEffort: 5.0", "maxEffort: 5.0\n  drive: position"))
-    cfg = config(f"{FOLDER}/pendulum.py:Rod@{file}")
+def test_candidates_may_command_or_replace_position_drives():
+    cfg = config(PENDULUM, "task.env.drive=position")
     made, faults = groups(cfg, aim=TARGET, motor=TORQUE.format("0.0 * dof_pos"))
     assert not faults
     env = environment(cfg, made)

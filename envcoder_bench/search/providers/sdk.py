@@ -214,31 +214,29 @@ class Model:
         return {}
 
     def call(
-        self, create: Callable[..., Any], parameters: Callable[[], dict[str, Any]], read: Callable[[Any], list[Reply]]
-    ) -> list[Reply]:
+        self, create: Callable[..., Any], parameters: Callable[[], dict[str, Any]], read: Callable[[Any], Reply]
+    ) -> Reply:
         """Call a method of the SDK until it takes the parameters, read its response, and translate exceptions.
 
         Args:
             create: the method.
             parameters: returns its arguments, without those that are known to be unsupported.
-            read: converts a response, which may be incomplete, to replies.
+            read: converts a response, which may be incomplete, to a reply.
 
         Raises:
             ProviderError: if no reply came, also after the SDK's retries.
             UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
         """
-        for _ in range(len(_OPTIONAL) + 2):
+        for _ in range(len(_OPTIONAL) + 1):
             try:
                 return self._call_once(create, parameters(), read)
             except UnsupportedParameter as error:
                 self.unsupported.add(str(error))
             except Refused as error:
-                return [Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")]
+                return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
         raise UserError(f"{self.name} does not take {', '.join(sorted(self.unsupported))}")
 
-    def _call_once(
-        self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], list[Reply]]
-    ) -> list[Reply]:
+    def _call_once(self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], Reply]) -> Reply:
         sdk, who, hide = self.sdk, self.name, self.hide
         try:
             response = create(**parameters)
@@ -300,8 +298,6 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exc
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
             if name in sent and not limited and re.search(rf"['\"`]{name}['\"`]", text):
                 return UnsupportedParameter(name)
-        if "n" in sent and status != 413:  # messages differ; without n, other errors show next
-            return UnsupportedParameter("n")
     if status == 401:
         return UserError(f"{who}: the key was not accepted ({message})")
     if status == 404:
@@ -352,11 +348,6 @@ def cut_off(tokens: int) -> str:
         f"the reply was cut off after {counted(tokens, 'token')}: raise --max_output_tokens, or lower prompt.max_chars"
         " if prompt and reply fill the model's context"
     )
-
-
-def shares(total: int, count: int) -> list[int]:
-    """Divide a number of tokens into ``count`` nearly equal parts."""
-    return [total // count + (k < total % count) for k in range(count)]
 
 
 def clean_text(text: str | None) -> str:

@@ -18,6 +18,6 @@ class SharedDraws(TermStream):
         super().__init__(name, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), -1)
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
-        lanes: Tensor = torch.arange(rows)
+        lanes: Tensor = torch.arange(rows, device=device)
         self._lanes, self._offsets = lanes, torch.zeros_like(lanes).unsqueeze(1)
         return super().next(rows, device)

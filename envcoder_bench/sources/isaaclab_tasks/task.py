@@ -13,7 +13,6 @@ import torch
 from isaaclab.utils.buffers import CircularBuffer
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
 from envcoder_bench.sources.isaaclab_tasks.keys import sources_of
 from envcoder_bench.sources.isaaclab_tasks.world import World
@@ -46,19 +45,18 @@ class ShiftedBuffer(CircularBuffer):
 
 
 class IsaacLabTask(TermTask):
-    """A task of Isaac Lab on the CPU."""
+    """A task of Isaac Lab."""
 
     refusals: Mapping[str, str] = REFUSALS
     events_after_reset = True
+    captures = False
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        if device != "cpu":
-            raise UserError(f"tasks of Isaac Lab are simulated on the CPU, and the device is {device}: --device cpu")
         self.clip_actions = facts.clip_actions
         super().__init__(facts, cfg, num_envs, device)
 
     def make_world(self, facts: Facts) -> World:
-        return World(facts, self.num_envs)
+        return World(facts, self.num_envs, str(self.device))
 
     def sources(self) -> dict[str, Any]:
         return sources_of(self.world)
@@ -69,7 +67,8 @@ class IsaacLabTask(TermTask):
         return 64 * 1024 + 200 * self.world.sim.running.layout.model.nv**2 + 2 * of_state
 
     def pose_source(self) -> PoseSource | None:
-        return self.world.sim.running.engine.pose_source()
+        source = getattr(self.world.sim.running.engine, "pose_source", None)
+        return None if source is None else source()
 
     def rings(self) -> tuple[type, type]:
         return CircularBuffer, ShiftedBuffer

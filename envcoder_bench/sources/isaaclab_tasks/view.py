@@ -49,7 +49,7 @@ class Rows(View):
         if name in _COUNTS:
             return rows.stop - rows.start
         if name.startswith("_ALL") and name.endswith("INDICES"):
-            return torch.arange(rows.stop - rows.start)
+            return torch.arange(rows.stop - rows.start, device=_device_of(self._source))
         with plain_indices():  # a sensor may compute its data now
             value = getattr(self._source, name)
         return self._view(value, name)
@@ -95,15 +95,18 @@ class Rows(View):
                 if key != "env_ids" and isinstance(x, Tensor) and x.dim() and len(x) == count:
                     arguments[key] = x[own]
         else:
-            own = torch.arange(count)
-            own = own[ids] if isinstance(ids, slice) else own if ids is None else torch.as_tensor(ids, dtype=torch.long)
+            device = _device_of(self._source)
+            own = torch.arange(count, device=device)
+            if ids is not None:
+                own = own[ids] if isinstance(ids, slice) else torch.as_tensor(ids, dtype=torch.long, device=device)
         arguments["env_ids"] = own + self._rows.start
         return len(own)
 
     def _fill(self, arguments: dict[str, Any]) -> None:
         """Replace ``indices``, and data that have a row for each environment of the view, by those of all."""
         ids, rows = arguments.get("indices"), self._rows
-        own = torch.arange(rows.stop - rows.start) if ids is None else _meant(ids) if isinstance(ids, EnvIds) else ids
+        own = _meant(ids) if isinstance(ids, EnvIds) else ids
+        own = torch.arange(rows.stop - rows.start, device=_device_of(self._source)) if own is None else own
         for key, x in arguments.items():
             if key not in ("self", "indices") and isinstance(x, Tensor) and x.dim():
                 whole = x.new_zeros((self._n, *x.shape[1:]))
@@ -117,7 +120,16 @@ def _signature(function: Any) -> inspect.Signature:
     return inspect.signature(function)
 
 
+def _device_of(source: Any) -> Any:
+    """Return the device of an asset, a sensor, an actuator, or a view of PhysX."""
+    owner = getattr(source, "physics", source)
+    return getattr(owner, "device", None) or getattr(owner, "_device", "cpu")
+
+
 def _meant(ids: EnvIds) -> Tensor:
+    if ids.is_cuda:
+        with plain_indices():
+            return ids.mask.nonzero().flatten()
     return torch.from_numpy(np.flatnonzero(ids.mask.numpy()))
 
 

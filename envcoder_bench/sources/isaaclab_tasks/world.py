@@ -44,11 +44,11 @@ class World:
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
-    def __init__(self, facts: Facts, num_envs: int) -> None:
-        self.dialect, self.device = facts.dialect, torch.device("cpu")
+    def __init__(self, facts: Facts, num_envs: int, device: str) -> None:
+        self.dialect, self.device = facts.dialect, torch.device(device)
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         self.cfg = cfg = facts.env_cfg()
-        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed = num_envs, 0.0, SEED
+        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
         self.num_envs, self.reads, self.steps, self.evaluates = num_envs, 0, 0, False
         with _seeded():
             SimulationContext.clear_instance()
@@ -60,11 +60,11 @@ class World:
             self._keep_levels(self.scene.terrain)
         self.warnings: dict[str, int] = {}  # the engine counts none
         self.parts = Parts(None, self, [])
-        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
         self.env.command_manager = self.commands = Commands(cfg.commands)  # type: ignore[assignment]
         self.env.action_manager = self.action_manager = ActionManager(cfg.actions, self.env)
-        everyone = torch.arange(num_envs)
+        everyone = torch.arange(num_envs, device=device)
         self.draws = Draws(torch.zeros_like(everyone), everyone)
         self._assets = {**self.scene.articulations, **self.scene.rigid_objects}
         self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
@@ -159,7 +159,7 @@ class World:
         levels, columns = origins.shape[:2]
         first = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
         with TermStream("terrain", seeds, lanes, -1), drawing():
-            drawn = torch.randint(0, min(first, levels), (self.num_envs,))
+            drawn = torch.randint(0, min(first, levels), (self.num_envs,), device=self.device)
         terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
         terrain.terrain_levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * levels).long() if evaluates else drawn)
         terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])

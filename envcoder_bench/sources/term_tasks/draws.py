@@ -48,8 +48,9 @@ class TermStream(stream.use):
                 f"{self.name} draws random numbers for {rows} rows, and there are {len(self._lanes)} environments: draw"
                 " one row for each of env_ids"
             )
-        self.calls += 1
-        return self._offsets + _signed(self._seed + self.calls * _CALL), self._lanes
+        self.calls += 1  # properties, such as materials, are drawn on the CPU
+        seeds, lanes = self._offsets.to(device), self._lanes.to(device)
+        return seeds + _signed(self._seed + self.calls * _CALL), lanes
 
 
 def rename_stream(name: str) -> None:

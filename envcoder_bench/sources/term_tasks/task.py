@@ -41,6 +41,7 @@ class TermTask(Task):
     clip_observations = float("inf")
     patched_stages = ("reward", "observation", "terminal", "goal", "initial_state")
     events_after_reset = False
+    captures = True  # parts of a step as CUDA graphs
 
     def __init__(self, facts: TermFacts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.name
@@ -152,7 +153,7 @@ class TermTask(Task):
         self.world.commands.blocks = self.blocks
         self._spread = True
         self._begun, self._settings = False, None
-        self.world.parts = Parts(capture_on(self.device), self.world, self.blocks)
+        self.world.parts = Parts(capture_on(self.device) if self.captures else None, self.world, self.blocks)
         self._first: dict[str, Tensor] | None = None
 
     def refresh_state(self) -> None:

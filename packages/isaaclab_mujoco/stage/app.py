@@ -59,7 +59,7 @@ class AppLauncher:
         for flag in ("headless", "enable_cameras", "xr", "verbose", "info"):
             group.add_argument(f"--{flag}", action="store_true", default=False)
         group.add_argument("--livestream", type=int, default=-1, choices=(-1, 0, 1, 2))
-        group.add_argument("--device", type=str, default="cpu")
+        group.add_argument("--device", type=str, default="cuda:0" if torch.cuda.is_available() else "cpu")
         for flag in ("experience", "kit_args", "rendering_mode"):
             group.add_argument(f"--{flag}", type=str, default="")
         group.add_argument("--anim_recording_enabled", action="store_true", default=False)
@@ -67,11 +67,13 @@ class AppLauncher:
             group.add_argument(f"--anim_recording_{flag}_time", type=float, default=0.0)
 
 
-def cpu_device(device: Any) -> str:
-    """Return the device on which to simulate: always the CPU; log it once if another one was asked for."""
-    if torch.device(str(device)).type != "cpu" and "device" not in _logged:
+def usable(device: Any) -> str:
+    """Return the device on which to simulate: the CPU where torch has no CUDA; log it once then."""
+    if torch.device(str(device)).type == "cpu" or torch.cuda.is_available():
+        return str(device)
+    if "device" not in _logged:
         _logged.add("device")
-        _log.warning("isaaclab_mujoco: %s was asked for; this version simulates on the CPU", device)
+        _log.warning("isaaclab_mujoco: %s was asked for, and torch has no CUDA here: the CPU simulates", device)
     return "cpu"
 
 

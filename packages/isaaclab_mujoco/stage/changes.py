@@ -230,8 +230,8 @@ def _isaaclab() -> None:
     on_import("isaaclab.markers.visualization_markers", VisualizationMarkers=markers)
     after_import("isaaclab.sensors.contact_sensor.contact_sensor", _record_sensors)
     after_import("isaaclab.assets.asset_base", _no_handles)
-    after_import("isaaclab.sim.simulation_cfg", _configs_on_cpu)
-    after_import("isaaclab_tasks.utils.parse_cfg", _registry_on_cpu)
+    after_import("isaaclab.sim.simulation_cfg", _configs_on_usable)
+    after_import("isaaclab_tasks.utils.parse_cfg", _registry_on_usable)
     after_import("isaaclab.envs.mdp.events", _refuse("randomize_rigid_body_scale", "scales by environment"))
 
 
@@ -252,29 +252,29 @@ def _record_sensors(module: Any) -> None:
     module.ContactSensor.__init__ = recording
 
 
-def _configs_on_cpu(module: Any) -> None:
-    """Let configs of simulations name the CPU, because environments make tensors on their device."""
+def _configs_on_usable(module: Any) -> None:
+    """Let configs of simulations name a device that there is, because environments make tensors on it."""
     init = module.SimulationCfg.__init__
 
-    def on_cpu(self: Any, *args: Any, **kwargs: Any) -> None:
+    def usable(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        self.device = app.cpu_device(self.device)
+        self.device = app.usable(self.device)
 
-    module.SimulationCfg.__init__ = on_cpu
+    module.SimulationCfg.__init__ = usable
 
 
-def _registry_on_cpu(module: Any) -> None:
-    """Let configs of agents and environments name the CPU, because scripts build networks on their device."""
+def _registry_on_usable(module: Any) -> None:
+    """Let configs of agents and environments name a device that there is: scripts build networks on it."""
     load = module.load_cfg_from_registry
 
-    def load_on_cpu(*args: Any, **kwargs: Any) -> Any:
+    def load_usable(*args: Any, **kwargs: Any) -> Any:
         cfg = load(*args, **kwargs)
         for owner in (cfg, getattr(cfg, "sim", None)):
             if owner is not None and isinstance(getattr(owner, "device", None), str):
-                owner.device = app.cpu_device(owner.device)
+                owner.device = app.usable(owner.device)
         return cfg
 
-    module.load_cfg_from_registry = load_on_cpu
+    module.load_cfg_from_registry = load_usable
 
 
 def _refuse(name: str, what: str) -> Any:

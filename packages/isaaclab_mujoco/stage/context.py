@@ -27,7 +27,7 @@ class SimulationContext:
         self._meshes = RayCaster.meshes = {}
         self.cfg = SimulationCfg() if cfg is None else cfg
         type(self)._instance = self
-        self.cfg.device = self.device = app.cpu_device(self.cfg.device)
+        self.cfg.device = self.device = app.usable(self.cfg.device)
         self.backend, self.stage, self.render_mode = "torch", STAGE, self.RenderMode.NO_GUI_OR_RENDERING
         self.app, self._app = app.App(), app.App()
         self.physics: Physics | None = None
@@ -138,7 +138,8 @@ class SimulationManager(metaclass=FakeMeta):
 
     @staticmethod
     def get_physics_sim_device() -> str:
-        return "cpu"
+        context = SimulationContext.instance()
+        return "cpu" if context is None else context.device
 
     @staticmethod
     def register_callback(*_: Any, **__: Any) -> Any:

@@ -39,7 +39,8 @@ class ArticulationView:
         place, asset, self.path = physics.layout.places[actor], physics.actors[actor].asset, physics.spawned[actor].path
         bodies, self._dofs = breadth_first(asset)
         self.rows = [place.bodies.start + body for body in bodies]
-        self.columns = torch.tensor([place.dofs.start + dof for dof in self._dofs], dtype=torch.long)
+        self.columns = torch.tensor([place.dofs.start + dof for dof in self._dofs], device=physics.device).long()
+        self._index = torch.tensor(self.rows, device=physics.device)
         links, joints = [asset.body_names[i] for i in bodies], [asset.dof_names[i] for i in self._dofs]
         self.shared_metatype = SimpleNamespace(
             link_names=links,
@@ -79,13 +80,13 @@ class ArticulationView:
         self.physics.write_roots(self.actor, slice(7, 13), data[indices.long()], indices.long())
 
     def get_link_transforms(self) -> Tensor:
-        return self.physics.bodies()[:, self.rows, :7]
+        return self.physics.bodies()[:, self._index, :7]
 
     def get_link_velocities(self) -> Tensor:
-        return self.physics.bodies()[:, self.rows, 7:]
+        return self.physics.bodies()[:, self._index, 7:]
 
     def get_link_accelerations(self) -> Tensor:
-        return self.physics.read_accelerations()[:, self.rows]
+        return self.physics.read_accelerations()[:, self._index]
 
     def get_dof_positions(self) -> Tensor:
         return self._dof_states(0)
@@ -104,7 +105,7 @@ class ArticulationView:
 
     def get_link_incoming_joint_force(self) -> Tensor:
         """Return the parent's force and torque on each link at its joint in the link's frame, ``(count, links, 6)``."""
-        return self.physics.engine.joint_wrenches()[:, self.rows]
+        return self.physics.engine.joint_wrenches()[:, self._index]
 
     def get_jacobians(self) -> Tensor:
         return self._in_order(self.physics.engine.tensor("jacobian", self.actor), 1, 3)
@@ -114,16 +115,16 @@ class ArticulationView:
             raise NotSupported(
                 "get_generalized_mass_matrices: of a robot with a free root; isaaclab_mujoco has the joints' alone"
             )
-        order = torch.tensor(self._dofs, dtype=torch.long)
+        order = torch.tensor(self._dofs, device=self.physics.device).long()
         return self.physics.engine.tensor("mass_matrix", self.actor)[:, order[:, None], order]
 
     def _in_order(self, jacobian: Tensor, links: int, dofs: int) -> Tensor:
         """Return a Jacobian with links and joints breadth first; the root of a fixed base has no row."""
         fixed = self.shared_metatype.fixed_base
         first = self.physics.layout.places[self.actor].bodies.start
-        rows = torch.tensor([row - first - int(fixed) for row in self.rows[int(fixed) :]])
-        base = 0 if fixed else 6
-        columns = torch.tensor([*range(base), *(base + dof for dof in self._dofs)])
+        base, device = 0 if fixed else 6, self.physics.device
+        rows = torch.tensor([row - first - int(fixed) for row in self.rows[int(fixed) :]], device=device)
+        columns = torch.tensor([*range(base), *(base + dof for dof in self._dofs)], device=device)
         return jacobian.index_select(links, rows).index_select(dofs, columns)
 
     # commands
@@ -135,9 +136,7 @@ class ArticulationView:
         self._command(self.physics.engine.velocity_targets, data, indices)
 
     def set_dof_actuation_forces(self, data: Tensor, indices: Tensor) -> None:
-        forces = self.physics.engine.joint_forces
-        assert forces is not None
-        self._command(forces, data, indices)
+        self._command(self.physics.joint_forces, data, indices)
 
     def _command(self, held: Tensor, data: Tensor, indices: Tensor) -> None:
         envs = indices.long()
@@ -151,7 +150,7 @@ class ArticulationView:
         indices: Tensor | None = None,
         is_global: bool = False,
     ) -> None:
-        apply_forces(self.physics, self.rows, force_data, torque_data, position_data, is_global)
+        apply_forces(self.physics, self._index, force_data, torque_data, position_data, is_global)
 
     # properties of joints
 
@@ -185,7 +184,7 @@ class ArticulationView:
         self._set_friction(torch.stack([data, data, torch.zeros_like(data)], dim=-1), indices)
 
     def _set_friction(self, data: Tensor, indices: Tensor) -> None:
-        envs, columns = indices.long().cpu(), self.physics.layout.dof_qvel[self.columns]
+        envs, columns = indices.long().cpu(), self.physics.layout.dof_qvel[self.columns.cpu()]
         self.friction[envs] = data.cpu()[envs]
         if (self.friction[..., 0] != self.friction[..., 1]).any():
             note("dynamic friction of joints has no effect: MuJoCo has one, and the static one is taken")

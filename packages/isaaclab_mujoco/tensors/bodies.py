@@ -30,6 +30,7 @@ class RigidBodyView:
         if not self.count:
             raise NotSupported(f"{pattern}: no body has such a path; there are {', '.join(physics.paths)}")
         self.masses = Masses(physics, self.rows)
+        self._index = torch.tensor(self.rows, device=physics.device)
         self._actors = [k for k, place in enumerate(physics.layout.places) if set(self.rows) & set(_bodies(place))]
 
     @property
@@ -39,7 +40,7 @@ class RigidBodyView:
 
     def _of_all(self, values: Tensor) -> Tensor:
         """Return rows of the view of a tensor ``(num_envs, num_bodies, ...)``."""
-        return values[self.envs.start : self.envs.stop, self.rows].reshape(self.count, *values.shape[2:])
+        return values[self.envs.start : self.envs.stop, self._index].reshape(self.count, *values.shape[2:])
 
     def get_transforms(self) -> Tensor:
         return self._of_all(self.physics.bodies()[..., :7])
@@ -59,8 +60,8 @@ class RigidBodyView:
     def _write(self, part: slice, data: Tensor, indices: Tensor) -> None:
         if len(self.rows) != 1 or len(_bodies(self.physics.layout.places[self._actors[0]])) != 1:
             raise NotSupported(f"{self.prim_paths[0]}: only views of one object, not of links, can be written")
-        envs = indices.long().cpu()
-        self.physics.write_roots(self._actors[0], part, data[indices.long()].cpu(), envs)
+        envs = indices.long()
+        self.physics.write_roots(self._actors[0], part, data[envs], envs)
 
     def apply_forces_and_torques_at_position(
         self,
@@ -70,7 +71,7 @@ class RigidBodyView:
         indices: Tensor | None = None,
         is_global: bool = False,
     ) -> None:
-        apply_forces(self.physics, self.rows, force_data, torque_data, position_data, is_global)
+        apply_forces(self.physics, self._index, force_data, torque_data, position_data, is_global)
 
     def get_masses(self) -> Tensor:
         return self.masses.get("mass").reshape(self.count, 1)
@@ -97,7 +98,8 @@ class RigidBodyView:
         return self.physics.materials.get(self._shapes())
 
     def set_material_properties(self, data: Tensor, indices: Tensor) -> None:
-        self.physics.materials.set(indices.long().numpy(), self._shapes(), data[indices.long()].numpy())
+        envs = indices.long().cpu()
+        self.physics.materials.set(envs.numpy(), self._shapes(), data.cpu()[envs].numpy())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -119,7 +121,7 @@ def shapes_of(physics: Physics, actor: int, rows: Any) -> np.ndarray:
 
 def apply_forces(
     physics: Physics,
-    rows: Any,
+    rows: Tensor,
     forces: Tensor | None,
     torques: Tensor | None,
     positions: Tensor | None,
@@ -131,8 +133,8 @@ def apply_forces(
     """
     bodies = physics.bodies()[:, rows]
     shape = (physics.num_envs, len(rows), 3)
-    force = torch.zeros(shape) if forces is None else forces.view(shape)
-    torque = torch.zeros(shape) if torques is None else torques.view(shape)
+    force = bodies.new_zeros(shape) if forces is None else forces.view(shape)
+    torque = bodies.new_zeros(shape) if torques is None else torques.view(shape)
     if not is_global:
         force, torque = rotate(bodies[..., 3:7], force), rotate(bodies[..., 3:7], torque)
     if positions is not None:

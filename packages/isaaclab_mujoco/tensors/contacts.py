@@ -5,7 +5,6 @@ from torch import Tensor
 
 from isaaclab_mujoco.errors import NotSupported
 from isaaclab_mujoco.tensors.bodies import RigidBodyView
-from isaaclab_mujoco.tensors.materials import note
 from isaaclab_mujoco.tensors.physics import Physics
 
 
@@ -28,18 +27,17 @@ class RigidContactView(RigidBodyView):
 
     def get_net_contact_forces(self, dt: float) -> Tensor:
         """Return the sum of the normal forces on each body, ``(count, 3)``."""
-        forces = [_normal(self.physics.engine.contacts(self.physics.contacts[row, None])) for row in self.rows]
-        return torch.stack(forces, dim=1).view(self.count, 3)
+        return self.physics.engine.normal_forces()[:, self._index].view(self.count, 3)
 
     def get_contact_force_matrix(self, dt: float) -> Tensor:
         """Return the normal forces by what the body touches, ``(count, filter_count, 3)``."""
-        contacts = self._by_filter()
-        return _normal(contacts).view(self.count, self.filter_count, 3)
+        contacts = self._by_filter()  # the body exerts these forces
+        return -(contacts[..., :1] * contacts[..., 3:6]).sum(dim=-2).view(self.count, self.filter_count, 3)
 
     def get_contact_data(self, dt: float) -> tuple[Tensor, ...]:
         """Return the contacts of all bodies and filters: forces, points, normals, separations, counts and starts."""
         contacts, counts, starts = self._listed()
-        separations = torch.zeros(len(contacts), 1)
+        separations = contacts.new_zeros(len(contacts), 1)
         return contacts[:, :1], contacts[:, 6:9], -contacts[:, 3:6], separations, counts, starts
 
     def get_friction_data(self, dt: float) -> tuple[Tensor, ...]:
@@ -62,10 +60,3 @@ class RigidContactView(RigidBodyView):
         counts = touching.sum(dim=-1)
         starts = counts.flatten().cumsum(0).view_as(counts) - counts
         return contacts[touching], counts, starts
-
-
-def _normal(contacts: Tensor) -> Tensor:
-    """Return the sum of the normal forces on the body; ``contacts`` ``(..., slots, 6 or 12)`` have those it exerts."""
-    if (contacts[..., -1, 0] > 0).any():
-        note(f"a body has {contacts.shape[-2]} contacts or more; the strongest of them are reported")
-    return -(contacts[..., :1] * contacts[..., 3:6]).sum(dim=-2)

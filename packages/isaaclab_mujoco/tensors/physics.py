@@ -1,6 +1,7 @@
 """The simulation: one engine of ``mujoco_batches`` for all that was spawned, and the view that makes the others."""
 
 import logging
+import os
 import re
 from typing import Any
 
@@ -13,8 +14,8 @@ from isaaclab_mujoco.errors import NotSupported, UserError
 from isaaclab_mujoco.stage.prims import FIRST, Stage, template
 from isaaclab_mujoco.tensors.materials import Materials
 from mujoco_batches.assets.terrain import Terrain, from_triangles
-from mujoco_batches.engine.cpu import CpuEngine
-from mujoco_batches.engine.layout import Actor, ContactList, build_layout
+from mujoco_batches.engine.base import Engine
+from mujoco_batches.engine.layout import Actor, ContactList, Layout, build_layout
 from mujoco_batches.scene.params import DOF_MODE_POS, PlaneParams, SimParams, TriangleMeshParams
 from mujoco_batches.scene.properties import MAX_FLOAT
 from mujoco_batches.scene.transforms import Quat, Transform, Vec3
@@ -22,6 +23,8 @@ from mujoco_batches.scene.transforms import Quat, Transform, Vec3
 _log = logging.getLogger("isaaclab_mujoco")
 _MOST_SLOTS, _SLOTS_OF_A_SHAPE = 32, 12  # contacts of a body that are reported, the strongest first
 _SLOTS_OF_A_PAIR = 16
+ENGINE_VARIABLE = "ISAACLAB_MUJOCO_ENGINE"  # "warp": MuJoCo Warp also on a CPU, which is slow, for tests
+_CHECK_EVERY = 256  # steps on a device between looks at the count of unstable environments, which wait for it
 
 
 class Physics:
@@ -29,6 +32,8 @@ class Physics:
 
     Attributes:
         engine, layout: of ``mujoco_batches``.
+        device: of all tensors of states; properties are on the CPU, as PhysX's are.
+        joint_forces: of the engine.
         robots: the actor of each path that was spawned.
         paths: of each body of an environment, its path in the first one.
         contacts: numbers of the engine's contact lists, by body and by the other body or ground, None for all.
@@ -60,13 +65,13 @@ class Physics:
         poses = np.zeros((n, len(actors), 7))
         poses[..., :3] = stage.origins[:, None] + [held.position for held in spawned]
         poses[..., 3:] = [held.orientation for held in spawned]
-        self.engine = CpuEngine(self.layout, poses)
-        self.engine.joint_forces = torch.zeros(n, self.engine.num_dofs)
+        self.engine = make_engine(self.layout, poses, torch.device(str(cfg.device)))
+        self.device = self.engine.device
+        self.joint_forces = self.engine.joint_forces = torch.zeros(n, self.engine.num_dofs, device=self.device)
         self.properties = [np.repeat(actor.dof_properties[None], n, axis=0) for actor in actors]
         self.changed = set(range(len(actors)))
         self.materials = Materials(self, cfg.physics_material, [ground.material for ground in self.grounds])
         self.view = SimulationView(self)
-        self._velocities: Tensor | None = None
         self.accelerations: Tensor | None = None
 
     def step(self) -> None:
@@ -75,13 +80,14 @@ class Physics:
             self.engine.set_dof_properties(None, self.layout.places[k].dofs, self.properties[k])
         self.changed.clear()
         self.materials.apply()
-        before = None if self._velocities is None else self.bodies()[..., 7:].clone()
+        before = None if self.accelerations is None else self.bodies()[..., 7:].clone()
         self.engine.step()
         self.steps += 1
         self.stale = False
-        if before is not None:
-            self.accelerations = (self.bodies()[..., 7:] - before) / self.cfg.dt
-        if self.engine.blow_ups > self._unstable:
+        if before is not None and self.accelerations is not None:
+            self.accelerations.copy_((self.bodies()[..., 7:] - before) / self.cfg.dt)
+        looks = self.device.type == "cpu" or self.steps % _CHECK_EVERY == 0
+        if looks and self.engine.blow_ups > self._unstable:
             if not self._unstable:
                 _log.warning(
                     "isaaclab_mujoco: the physics of an environment became unstable; it went back to its start"
@@ -104,8 +110,7 @@ class Physics:
         for k, table in enumerate(self.properties):
             state.update({f"joints/{k}/{name}": torch.tensor(table[name]) for name in table.dtype.names or ()})
         state["materials"], state["steps"] = torch.tensor(self.materials.values), torch.tensor(self.steps)
-        assert self.engine.joint_forces is not None
-        state["joint_forces"] = self.engine.joint_forces.clone()
+        state["joint_forces"] = self.joint_forces.clone()
         return state if self.accelerations is None else {**state, "accelerations": self.accelerations.clone()}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
@@ -125,9 +130,9 @@ class Physics:
         self.materials.apply()
         prefix = "engine/"
         self.engine.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
-        assert self.engine.joint_forces is not None
-        self.engine.joint_forces.copy_(state["joint_forces"])
-        self.accelerations = state["accelerations"].clone() if "accelerations" in state else None
+        self.joint_forces.copy_(state["joint_forces"])
+        held = state.get("accelerations")
+        self.accelerations = None if held is None else held.to(self.device, copy=True)
         self.steps, self.stale = int(state["steps"]), False
 
     def forward(self) -> None:
@@ -142,11 +147,10 @@ class Physics:
         return self.engine.tensor("bodies").view(self.num_envs, -1, 13)
 
     def read_accelerations(self) -> Tensor:
-        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``; 0 in the first."""
-        if self._velocities is None:
-            self._velocities = torch.empty(0)  # from now on they are computed
-        if self.accelerations is None:
-            return torch.zeros(self.num_envs, self.engine.num_bodies, 6)
+        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``; 0 until the first one
+        after the first call."""
+        if self.accelerations is None:  # from now on they are computed
+            self.accelerations = torch.zeros(self.num_envs, self.engine.num_bodies, 6, device=self.device)
         return self.accelerations
 
     def write_roots(self, actor: int, part: slice, values: Tensor, envs: Tensor) -> None:
@@ -162,8 +166,8 @@ class Physics:
         self.stale = True
 
     def _mask(self, actor: int, envs: Tensor) -> Tensor:
-        mask = torch.zeros(self.num_envs, self.engine.num_actors, dtype=torch.bool)
-        mask[envs, actor] = True
+        mask = torch.zeros(self.num_envs, self.engine.num_actors, dtype=torch.bool, device=self.device)
+        mask[:, actor].index_fill_(0, envs, True)
         return mask.view(-1)
 
     def rows(self, pattern: str) -> list[int]:
@@ -197,6 +201,17 @@ class Physics:
                     for other in self.others(pattern):
                         lists[row, other] = ContactList(row, _SLOTS_OF_A_PAIR, other, points=True)
         return list(lists.values())
+
+
+def make_engine(layout: Layout, poses: np.ndarray, device: torch.device) -> Engine:
+    """Return MuJoCo Warp's engine for a CUDA device or if ``ENGINE_VARIABLE`` asks for it, else MuJoCo's."""
+    if device.type == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
+        from mujoco_batches.engine.cpu import CpuEngine
+
+        return CpuEngine(layout, poses)
+    from mujoco_batches.engine.cuda import WarpEngine
+
+    return WarpEngine(layout, poses, str(device))
 
 
 class SimulationView:

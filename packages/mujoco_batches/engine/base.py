@@ -110,6 +110,21 @@ class Engine(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no lists of contacts")
 
     @abstractmethod
+    def normal_forces(self) -> Tensor:
+        """Return the net normal forces of the last substep on bodies with a contact list without ``other``.
+
+        Returns:
+            ``(num_envs, num_bodies, 3)``; zero for other bodies.
+        """
+
+    @abstractmethod
+    def joint_wrenches(self) -> Tensor:
+        """Return what the parent exerts on each body at the body's origin, force and torque, in the body's frame.
+
+        It is that of the last step, ``(num_envs, num_bodies, 6)``, and zero until the first step after the first call.
+        """
+
+    @abstractmethod
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         """Set roots from ``(num_envs * num_actors, 13)``; of fixed roots, the pose.
 

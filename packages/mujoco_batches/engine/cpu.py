@@ -3,6 +3,8 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
+import logging
+
 import mujoco
 import numpy as np
 import torch
@@ -19,6 +21,7 @@ from mujoco_batches.physics.rotations import cross, quat_multiply, rotation_matr
 from mujoco_batches.scene.params import DOF_MODE_POS, DOF_MODE_VEL
 from mujoco_batches.scene.transforms import pose_array
 
+logger = logging.getLogger("mujoco_batches")
 _VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 
@@ -29,7 +32,7 @@ class CpuEngine(Engine):
     def __init__(self, layout: Layout, poses: np.ndarray, num_threads: int | None = None) -> None:
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
         super().__init__(layout, poses, torch.device("cpu"))
-        model, self.blow_ups = layout.model, 0
+        model, self.blow_ups, self._warned = layout.model, 0, False
         self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
         self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
@@ -117,11 +120,18 @@ class CpuEngine(Engine):
             values = values[:, :, [0, 2, 1, 3]]
         return torch.from_numpy(values.reshape(self.num_envs, wanted.slots, -1).astype(np.float32))
 
-    def joint_wrenches(self) -> Tensor:
-        """Return what the parent exerts on each body at the body's origin, force and torque, in the body's frame.
+    def normal_forces(self) -> Tensor:
+        result = torch.zeros(self.num_envs, self.num_bodies, 3)
+        for number, wanted in enumerate(self._layout.contact_lists):
+            if wanted.other is None:
+                contacts = self.contacts(number)
+                if (contacts[:, -1, 0] > 0).any() and not self._warned:
+                    self._warned = True
+                    logger.warning("a body has %d contacts or more; the strongest of them are reported", wanted.slots)
+                result[:, wanted.body] = -(contacts[..., :1] * contacts[..., 3:6]).sum(dim=-2)
+        return result
 
-        It is that of the last step, ``(num_envs, num_bodies, 6)``, and zero until the first step after the first call.
-        """
+    def joint_wrenches(self) -> Tensor:
         if self._joint_wrenches is None:
             self._batch.bind("cfrc_int")
             self._joint_wrenches = np.zeros((self.num_envs, self.num_bodies, 6))

@@ -22,6 +22,7 @@ from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.compat.warp_structs import check_structs
 from mujoco_batches.engine import cuda_kernels as kernels
 from mujoco_batches.engine.base import Engine
+from mujoco_batches.engine.cuda_contacts import ContactLists
 from mujoco_batches.engine.cuda_properties import WarpProperties
 from mujoco_batches.engine.layout import Layout
 from mujoco_batches.engine.numerics import first_state, massless_roots, position_limits, room
@@ -67,6 +68,8 @@ class WarpEngine(Engine):
         self._dof_forces = torch.zeros_like(self.efforts)
         self._contacts = torch.zeros(n, 3 * self.num_bodies, device=self.device)
         self._sensors = torch.zeros(n, len(layout.sensors), 6, device=self.device)
+        self._joint_wrenches = torch.zeros(n, self.num_bodies, 6, device=self.device)
+        self._columns = torch.from_numpy(layout.dof_qvel).to(self.device)
         self._wanted: set[str] = set()
         self._actors: dict[int, tuple[wp.array, ...]] = {}
         self._steps, self._warned, self._graph = 0, False, None
@@ -117,6 +120,9 @@ class WarpEngine(Engine):
         row_of_body = np.full(host.nbody, -1)
         row_of_body[layout.bodies] = np.arange(len(layout.bodies))
         self._contact_forces = ContactForces(self._model, data, row_of_body, self._results.contacts)
+        self._lists = None
+        if layout.contact_lists:
+            self._lists = ContactLists(self._model, data, layout, self._contact_forces, row_of_body)
 
     @property
     def blow_ups(self) -> int:
@@ -133,8 +139,7 @@ class WarpEngine(Engine):
         with self._on_torch_stream():
             self._flush()
             if self.joint_forces is not None:
-                columns = torch.from_numpy(self._layout.dof_qvel).to(self.device)
-                wp.to_torch(self._data.qfrc_applied)[:, columns] = self.joint_forces
+                wp.to_torch(self._data.qfrc_applied)[:, self._columns] = self.joint_forces
             if self._graph is None:
                 self._advance()  # also loads the kernels, which is not allowed in a capture
             else:
@@ -192,8 +197,14 @@ class WarpEngine(Engine):
         if last:
             if self._layout.sensors:
                 self._launch(kernels.read_accelerations, (len(self._layout.sensors),), *world, self._results)
-            if "contacts" in self._wanted or self._layout.contact_sensors:
+            if "contacts" in self._wanted or self._layout.contact_sensors or self._lists is not None:
                 self._contact_forces.update()
+            if self._lists is not None:
+                self._lists.update()
+            if "wrenches" in self._wanted:
+                mjw.rne_postconstraint(self._model, self._data)
+                inputs = [*world, self._data.cfrc_int, wp.from_torch(self._joint_wrenches)]
+                self._launch(kernels.read_joint_wrenches, (self.num_bodies,), *inputs)
             if self._layout.contact_sensors:
                 self._results.wrenches.zero_()
                 contact, wrench = self._data.contact, self._contact_forces.wrench
@@ -228,6 +239,27 @@ class WarpEngine(Engine):
         dropped = self._dropped.clone()
         self._dropped.zero_()
         return dropped
+
+    def contacts(self, number: int) -> Tensor:
+        wanted = self._layout.contact_lists[number]
+        if self._lists is None or number not in self._lists.starts:
+            raise NotImplementedError("MuJoCo Warp's engine has net forces of a body, and lists by what it touches")
+        first = self._lists.starts[number]
+        values = wp.to_torch(self._lists.lists)[:, first : first + wanted.size]
+        values = values.reshape(self.num_envs, wanted.slots, -1)
+        return values.masked_fill(self.blown[:, None, None], 0.0)
+
+    def normal_forces(self) -> Tensor:
+        if self._lists is None:
+            return torch.zeros(self.num_envs, self.num_bodies, 3, device=self.device)
+        values = wp.to_torch(self._lists.normal_forces).view(self.num_envs, self.num_bodies, 3)
+        return values.masked_fill(self.blown[:, None, None], 0.0)
+
+    def joint_wrenches(self) -> Tensor:
+        if "wrenches" not in self._wanted:
+            self._wanted.add("wrenches")
+            self._graph = None
+        return self._joint_wrenches.clone()
 
     def _check_overflows(self) -> None:
         """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""
@@ -330,9 +362,11 @@ class WarpEngine(Engine):
         """Return the tensors on which a step and the readers depend."""
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown", "overflows")
         fields = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
+        lists = {} if self._lists is None else {name: getattr(self._lists, name) for name in ("normal_forces", "lists")}
         return {
             **{name: getattr(self, name) for name in names},
             **{name: getattr(self, f"_{name}") for name in ("blow_ups", "dof_forces", "contacts", "sensors")},
+            **{name: wp.to_torch(values) for name, values in lists.items() if values.size},
             **{name: wp.to_torch(getattr(self._data, name)) for name in fields},
             **self._late(),
         }

@@ -535,6 +535,27 @@ def read_sensors(layout: Layout, model: Model, data: Data, results: Results):
 
 
 @wp.kernel(enable_backward=False)
+def read_joint_wrenches(
+    layout: Layout, model: Model, data: Data, wrenches: wp.array2d[wp.spatial_vector], out: wp.array3d[wp.float32]
+):
+    """Fill force and torque at a body's origin, in its frame, from ``cfrc_int``, one thread per world and body.
+
+    It must run right after a substep, as ``read_accelerations``.
+    """
+    world, row = wp.tid()
+    body = layout.bodies[row]
+    force = wp.spatial_bottom(wrenches[world, body])
+    arm = data.xpos[world, body] - data.subtree_com[world, model.body_rootid[body]]
+    torque = wp.spatial_top(wrenches[world, body]) - wp.cross(arm, force)
+    turn = conjugate(as_vec4(data.xquat[world, body]))
+    force = rotate(turn, force)
+    torque = rotate(turn, torque)
+    for i in range(3):
+        out[world, row, i] = force[i]
+        out[world, row, 3 + i] = torque[i]
+
+
+@wp.kernel(enable_backward=False)
 def read_jacobian(
     model: Model,
     data: Data,

@@ -96,7 +96,7 @@ class Layout:
         link_damping: the same rates of the bodies of the other actors, ``(num_bodies, 2)``; 0 where they are weak.
         pairs: contacts between actors and with the ground.
         contact_lists: the lists of contacts, whose values are the last of the sensors' data.
-        joint_wrenches: whether MuJoCo computes the forces between bodies, for ``CpuEngine.joint_wrenches``.
+        joint_wrenches: whether MuJoCo computes the forces between bodies, for ``Engine.joint_wrenches``.
     """
 
     model: mujoco.MjModel
@@ -125,6 +125,12 @@ class Layout:
         """Actor of each DOF, ``(num_dofs,)``."""
         counts = [actor.dofs.stop - actor.dofs.start for actor in self.places]
         return np.repeat(np.arange(len(self.places)), counts)
+
+    @property
+    def ground_geoms(self) -> list[int]:
+        """MuJoCo's ids of the grounds: the planes, then the terrains."""
+        names = [self.model.geom(k).name for k in range(self.model.ngeom)]
+        return [k for kind in ("plane", "terrain") for k, name in enumerate(names) if name.startswith(f"{kind} ")]
 
     def geoms(self, actor: int) -> np.ndarray:
         """Return MuJoCo's ids of an actor's shapes."""
