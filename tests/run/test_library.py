@@ -54,7 +54,8 @@ WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations"
 
 
 def cartpole(output, texts=TEXTS, **more):
-    return evaluate("Cartpole", texts, output_dir=output, **{**SETTINGS, **TINY, "compile_shapers": True, "learning_iterations": 3, **more})
+    settings = {**SETTINGS, **TINY, "compile_shapers": True, "learning_iterations": 3, **more}
+    return evaluate("Cartpole", texts, output_dir=output, **settings)
 
 
 def files(folder):

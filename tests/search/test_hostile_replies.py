@@ -12,7 +12,8 @@ from envcoder_bench.search.archive import read_archive
 
 SMALL = [
     *(*CARTPOLE_QUICK, "--num_envs_per_candidate", "2", "--learning_iterations", "1"),
-    "train.params.config.horizon_length=4", "task.env.episodeLength=12",
+    "train.params.config.horizon_length=4",
+    "task.env.episodeLength=12",
 ]
 
 
