@@ -18,7 +18,6 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sources.registry import find_spec
-from envcoder_bench.tasks.base import UNTRAINED
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +117,7 @@ def test_human_baseline_learns_to_balance(tmp_path):
     output = run(tmp_path / "run", *where, "--no_baselines", "--candidates", *human, *words)
     curves = pd.read_csv(output / "curves.csv")
     best = curves.groupby("seed")["fitness"].max()
-    assert best.sort_values().iloc[1] > 0.9 > 0.7 > results(output).loc[UNTRAINED, "fitness"].max()
+    assert best.sort_values().iloc[1] > 0.9
 
 
 def test_candidate_failing_with_one_seed_fails_for_all_seeds(tmp_path):

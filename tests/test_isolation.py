@@ -99,7 +99,7 @@ def compute_torque(action, state_dict):
 
 FEW = [
     *("evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"),
-    "train.params.config.horizon_length=10",
+    "train.params.config.horizon_length=13",
 ]
 
 

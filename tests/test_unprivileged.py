@@ -26,7 +26,7 @@ quick = dict(
     overrides={{"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 12}},
 )
 text = "def compute_reward(pole_angle):\\n    return torch.cos(pole_angle)\\n"
-jailed = envcoder_bench.evaluate("Cartpole", {{"calm": text}}, untrusted=True, **quick)
+jailed = envcoder_bench.evaluate("Cartpole", {{"calm": text}}, untrusted=True, video=0, **quick)
 assert list(jailed.results.status) == ["ok"], jailed.failed
 assert (jailed.folder / "report.html").is_file()
 assert envcoder_bench.resume(jailed.folder).complete

@@ -159,7 +159,7 @@ def test_play_writes_a_video(folder, tmp_path, capsys, monkeypatch):
     assert "calm (seed 0): fitness " in capsys.readouterr().out
     ((made, model, files, look),) = drawn
     assert [episode.name for episode in made.episodes] == ["calm", "human"] and model
-    assert files == [tmp_path / "out.mp4"] and look.together and (look.width, look.height) == (64, 66)
+    assert files == [tmp_path / "out.mp4"] and look.together and (look.width, look.height) == (64, 64)
 
 
 @pytest.mark.parametrize(
