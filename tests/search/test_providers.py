@@ -157,8 +157,10 @@ def test_missing_token_counts_are_upper_bounds(llm, counts, server):
 )
 def test_replies_that_are_not_json_are_asked_for_again(llm, data, message, server, tmp_path):
     server.script.extend([raw(data)] * 3)
-    (reply,), _ = ask(make(llm, server), tmp_path)
+    lines = []
+    (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == ERROR and message in reply.error and "\n" not in reply.error and len(server.bodies) == 3
+    assert lines == [f"{reply.error} (its tokens are not counted)"] * 3
 
 
 @both
@@ -487,9 +489,10 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
     ) as caught:
         make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
     assert "geheim" not in str(caught.value)
-    monkeypatch.setenv("HTTP_PROXY", "http://user:geheim/@proxy.example")
-    with pytest.raises(
-        UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
-    ) as caught:
-        make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
-    assert "geheim" not in str(caught.value)
+    for proxy in ("http://user:geheim/@proxy.example", "http://proxy.example:99999", "proxy.example:0"):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        with pytest.raises(
+            UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
+        ) as caught:
+            make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+        assert "geheim" not in str(caught.value)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
@@ -146,12 +147,23 @@ def http_client(sdk: Any, url: str, timeout: float, tell: Callable[[str], None],
     hooks = {"request": [sent], "response": [received]}
     options = {"timeout": http.Timeout(timeout, connect=CONNECT), "event_hooks": hooks}
     proxy = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
+    address = f"{proxy}: write an address such as http://proxy.example:3128"
+    if not is_local and not all(map(_is_port, map(getproxies().get, ("http", "https", "all")))):
+        raise UserError(address)
     try:
         return sdk.DefaultHttpxClient(**options, trust_env=not is_local)
     except (ImportError, ValueError) as error:  # httpx hides a proxy's password
         raise UserError(f"{proxy}: {error}") from error
     except http.InvalidURL as error:  # it may repeat a part of the password
-        raise UserError(f"{proxy}: write an address such as http://proxy.example:3128") from error
+        raise UserError(address) from error
+
+
+def _is_port(proxy: str | None) -> bool:
+    """Return whether the address of a proxy has a port from 1 to 65535, or none; httpx takes any number."""
+    try:
+        return urlsplit(f"//{(proxy or '').split('://')[-1]}").port != 0
+    except ValueError:
+        return False
 
 
 def _asked_wait(response: Any) -> str:
@@ -195,7 +207,7 @@ class Model:
         key = read_key(f"{kind.upper()}_API_KEY", self.url)
         self.sdk = import_sdk(kind)
         self.name = f"{kind}:{model}" + (f"@{self.url}" if self.url else "")
-        self.hide = hiding(key)
+        self.hide, self._notify = hiding(key), notify
         self._silence = f"no reply within {timeout:g} s (--reply_timeout)"
         http = http_client(self.sdk, self.url, timeout, lambda text: notify(f"{self.name}: {text}"), self.hide)
         self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
@@ -234,6 +246,10 @@ class Model:
                 self.unsupported.add(str(error))
             except Refused as error:
                 return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
+            except ProviderError as error:
+                if error.malformed:
+                    self._notify(f"{error} (its tokens are not counted)")
+                raise
         raise UserError(f"{self.name} does not take {', '.join(sorted(self.unsupported))}")
 
     def _call_once(self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], Reply]) -> Reply:
