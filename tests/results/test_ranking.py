@@ -39,15 +39,6 @@ def test_only_candidates_with_all_seeds_may_be_the_best():
     assert (rows["d"].rank, rows["d"].status, rows["d"].lost_seeds) == (3, "2/3 seeds", 1)
 
 
-def test_probabilities_of_being_best_of_equal_candidates_are_equal_and_those_of_others_add_to_one():
-    equal = {"a": (0.1, 0.2, 0.3), "b": (0.3, 0.1, 0.2), "c": (0.2, 0.3, 0.1)}
-    differ = {"a": (0.5, 0.6, 0.4), "b": (0.45, 0.4, 0.62)}
-    rows = [[ok(name, k, x) for name, own in case.items() for k, x in enumerate(own)] for case in (equal, differ)]
-    assert [row.p_best for row in rank(rows[0])] == pytest.approx([1 / 3] * 3)
-    first, second = (row.p_best for row in rank(rows[1]))
-    assert first > 0.5 > second > 0.1 and first + second == pytest.approx(1.0)
-
-
 def test_ranking_puts_failures_last_and_equals_share_a_place():
     results = [
         Result("z_late", 0, FAILED, fitness=0.99, fault=Fault("e")),  # what it had reached does not count
