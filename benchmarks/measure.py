@@ -45,14 +45,9 @@ MEASUREMENTS = {
          "--seconds": (0.0, "end before this time of a side, start included; 0: never"),
          "--episodes": (64, "episodes of each policy in an evaluation")},
     ),
-    "certainty": (
-        "measurements.certainty",
-        "how often a ranking's statements are right, in simulated runs",
-        {"--runs": (1000, "simulated runs of each kind")},
-    ),
     "designs": (
         "measurements.certainty",
-        "the same, of designs that broke the statistics or were written without knowing them",
+        "how often a ranking's statements are right, in simulated runs of designs, and its power in recorded ones",
         {"--runs": (400, "simulated runs of each kind and size; of large ones fewer")},
     ),
     "campaigns": (

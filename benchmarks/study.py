@@ -83,6 +83,14 @@ def build_parser() -> argparse.ArgumentParser:
     option("quarters", "--points", 24, "evaluations")
     option("quarters", "--seeds", 2, "seeds")
     option("quarters", "--first_seed", 0, "the first seed")
+    option("quarters", "--point_steps", 0, "steps of the episodes of all evaluations but the last; 0: full episodes")
+    option(
+        "quarters",
+        "--vary",
+        "generated",
+        "generated candidates, or weights of human's terms",
+        choices=["generated", "weights"],
+    )
     for name in PARTS:
         option(name, "--episodes", 64, "episodes of a final evaluation")
     return parser

@@ -209,7 +209,7 @@ def _with_config(task: str | os.PathLike[str], settings: dict[str, Any]) -> tupl
 
 
 def _choose_reporter(reporter: Reporter | None) -> Reporter | None:
-    return Console(names_folder=False, with_page=False) if reporter is None and in_notebook() else reporter
+    return Console(names_folder=False) if reporter is None and in_notebook() else reporter
 
 
 def _check_video(video: int | None) -> None:

@@ -17,7 +17,19 @@ import pytest
 import torch
 
 import envcoder_bench
-from envcoder_bench import Reporter, Stopped, UserError, api, check, describe, evaluate, extend, make_env, resume
+from envcoder_bench import (
+    Reporter,
+    Stopped,
+    UserError,
+    api,
+    check,
+    describe,
+    evaluate,
+    extend,
+    make_env,
+    resume,
+    stress_run,
+)
 from envcoder_bench.cli.eval_shapers import build_parser
 from envcoder_bench.report import progress
 from envcoder_bench.run.hooks import StopRequest
@@ -373,14 +385,16 @@ def test_argument_of_another_name_is_answered_with_the_names():
             call("runs/none", **{name: 3})
 
 
-@pytest.mark.parametrize("call", [resume, extend, evaluate, check, describe, make_env])
+@pytest.mark.parametrize("call", [resume, extend, evaluate, check, describe, make_env, stress_run])
 def test_every_function_names_the_argument_of_another_type(call):
-    with pytest.raises(UserError, match=r"^(folder|task) must be .*, got 5$"):
+    with pytest.raises(UserError, match=r"^(folder|task|run) must be .*, got 5$"):
         call(5)
     name = call.__name__
-    with pytest.raises(UserError, match=rf"^{name}: too many positional arguments; its arguments are (folder|task), "):
+    with pytest.raises(
+        UserError, match=rf"^{name}: too many positional arguments; its arguments are (folder|task|run), "
+    ):
         call("x", None, 3, 4, 5)
-    with pytest.raises(UserError, match=rf"^{name}: missing a required argument: '(folder|task)'; "):
+    with pytest.raises(UserError, match=rf"^{name}: missing a required argument: '(folder|task|run)'; "):
         call()
 
 

@@ -75,7 +75,6 @@ def test_run_believes_and_obeys_no_text(untrusted, tmp_path, capsys):
     assert not (folder / "variants.json").exists() and "The terms of" not in page and "Sweep" not in page
     (command,) = re.findall(r"eval-shapers --task Cartpole [^\n]*", page)
     assert all(f"{name}.py" in command for name in texts) and "--terms" not in command and "--sweep" not in command
-    assert "all but compute_reward (hacked" not in page
     # what reads the folder
     shown = tmp_path / "compare.html"
     again = shutil.copytree(folder, tmp_path / "again")

@@ -170,7 +170,7 @@ def test_an_isolated_run_goes_on_with_the_flag(monkeypatch, tmp_path):
 
 def test_the_console_of_a_run_writes_events(capsys):
     def run(words):
-        console = Console(names_folder=False, with_page=False)
+        console = Console(names_folder=False)
         console.wave_began(1, 1, 0, 1)
         console.iteration_done(1, 64, ("a", 0.5))
         console.wave_ended()

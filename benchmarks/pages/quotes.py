@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from bench.records import Record, latest, place
+from bench.records import Record, place
 from studies import analysis
 
 from .tables import select
@@ -67,18 +67,6 @@ def ranks(records: Sequence[Record], study: Sequence[Record]) -> str:
     return f"Spearman's correlation with a reference of more environments and other seeds is {'; '.join(parts)}."
 
 
-def certainty(records: Sequence[Record], study: Sequence[Record]) -> str:
-    """Return the worst that simulated runs of equal candidates say, over all their kinds and numbers of seeds."""
-    newest = latest(list(records), "certainty", "case", "candidates", "seeds")
-    rows = [r for r in newest if "marked" in r and "covered" in r]
-    marked, covered = max(rows, key=lambda r: r["marked"]), min(rows, key=lambda r: r["covered"])
-    size = f"{rows[0]['candidates']} equal candidates with {rows[0]['runs']:,} simulations each"
-    false = f'{100 * marked["marked"]:.1f} % have any false "!" ({marked["case"]}, {marked["seeds"]} seeds)'
-    true = f"{100 * covered['covered']:.1f} % of the intervals have the truth"
-    where = f"({covered['case']}, {covered['seeds']} seeds)"
-    return f"Of {len(rows)} kinds of runs of {size}, at most {false}, and at least {true} {where}."
-
-
 def agreement(cheap: Record, reference: Record, best: int | None) -> tuple[float, float]:
     """Return Spearman's correlation of a cheap ranking with the reference, and that of two seeds of the reference.
 
@@ -95,5 +83,4 @@ def agreement(cheap: Record, reference: Record, best: int | None) -> tuple[float
 QUOTES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {
     "speed": lambda records, _: " ".join((whole_run(records), processes(records), processor(records))),
     "ranks": ranks,
-    "certainty": certainty,
 }

@@ -130,7 +130,7 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
 
 
 def quarters(records: list[Record]) -> list[str]:
-    runs = [x for x in analysis.trainings(records, "quarters") if x[-1]["complete"]]
+    runs = analysis.trainings(records, "quarters")
     judged = [(points, length) for points in runs for length in analysis.judged_lengths(points)]
     rows = [
         [
@@ -142,12 +142,12 @@ def quarters(records: list[Record]) -> list[str]:
     ]  # fmt: skip
     if not rows:
         return []
-    head = ["task", "seeds x environments", "iterations", "Spearman over the last quarter", "with three times as many"]
+    head = ["task", "seeds x environments", "iterations", "Spearman over the last quarter", "with the longest"]
     counts = []
     for words, enough in (("Below", False), ("From", True)):
         group = [x for _, x in judged if (x.agreement >= ENOUGH) == enough]
         low = sum(x.truth < AGREES for x in group)
-        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longer one by under {AGREES}.")
+        counts.append(f"{words} {ENOUGH}, {low} of {len(group)} lengths agree with the longest by under {AGREES}.")
     return [*origins(runs), " ".join(counts), "", *markdown(head, rows)]
 
 

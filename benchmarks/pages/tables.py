@@ -15,8 +15,6 @@ from measurements.searches import differences, means
 
 from . import learning_tables
 
-SHOWN_SEEDS = 5  # seeds in the table of simulated runs
-
 
 def _quarters(curve: str, row: Record) -> str:
     """Return the means over seeds after each quarter of a training."""
@@ -92,15 +90,6 @@ COLUMNS: dict[str, list[Column]] = {
         ("fitness", functools.partial(_quarters, "fitness")),
         ("reward", functools.partial(_quarters, "reward")),
     ],
-    "certainty": [
-        ("simulated runs of", lambda r: r["case"]),
-        ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
-        ('runs with any "!"', lambda r: f"{r['marked']:.1%}" if "marked" in r and "covered" in r else ""),
-        ("intervals with the truth", lambda r: f"{r['covered']:.1%}" if "covered" in r else ""),
-        ("those of paired t-tests", lambda r: f"{r['paired_covered']:.1%}" if "paired_covered" in r else ""),
-        ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
-        ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
-    ],
     "equal_designs": [
         DESIGN,
         ("sizes, runs", lambda r: f"{len(r['cells'])}, {sum(c['runs'] for c in r['cells']):,}"),
@@ -112,8 +101,9 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "different_designs": [
         DESIGN,
-        ("the first is the best: stated, true",
-         lambda r: "; ".join(f"{_size(c)}: {c['stated']:.0%}, {c['true']:.0%}" for c in r["cells"])),
+        ("runs with a single contender", lambda r: f"{sum(c['alone'] for c in r['cells'])}"),
+        ("it is the best in", lambda r: f"{sum(c['right'] for c in r['cells'])}"),
+        ("fewest runs whose first is the best", functools.partial(_extreme, "first", min)),
         ("fewest contenders with the best", functools.partial(_extreme, "held", min)),
         ("fewest intervals of new seeds with the truth of the first", functools.partial(_extreme, "covered", min)),
     ],
@@ -173,7 +163,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("regret", lambda r: f"{r['regret']:.3f}"),
         ("chosen, above human", lambda r: f"{r['above_human']:+.3f}"),
         ("with the recorded seeds", lambda r: f"{r['first_chosen']}: {r['means'][r['first_chosen']]:.3f}"),
-        ("may be the best, by held-out seeds", lambda r: ", ".join(r["may_be_best"])),
+        ("its place by the means", lambda r: _place(r["means"], r["first_chosen"])),
+        ("may be the best, by held-out seeds", lambda r: f"{len(r['may_be_best'])} of {len(r['means'])}"),
     ],
     "evolving_searches": [
         ("task", lambda r: r["task"]),
@@ -200,7 +191,6 @@ COLUMNS["headline"] = COLUMNS["speed"]
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
-    "certainty": ("case", "candidates", "seeds"),
     "equal_designs": ("case",),
     "different_designs": ("case",),
     "extended_designs": ("case", "candidates"),
@@ -219,6 +209,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
 }
 
 
+def _place(means: dict[str, float], name: str) -> str:
+    return f"{1 + sum(x > means[name] for x in means.values())} of {len(means)}"
+
+
 def _of_shares(row: Record) -> str:
     return f"{row['training'] / row['count'] / row['share']:.1%}" if "share" in row and row["count"] > 1 else ""
 
@@ -235,8 +229,6 @@ def select(kind: str, records: list[Record]) -> list[Record]:
     if kind == "processes":
         tools = latest(records, "scaling", "envs", "candidates")
         return [{**row, **_tool(row, tools)} for row in rows]
-    if kind == "certainty":
-        return [row for row in rows if row["seeds"] == SHOWN_SEEDS]
     if kind == "devices":
         rows = of_one_host(rows)
         return [{**row, **_single(row, rows)} for row in rows]

@@ -138,7 +138,7 @@ def cheapest(found: Sequence[Agreement]) -> Agreement | None:
 
 @dataclass(frozen=True)
 class Length:
-    """A training of some iterations, judged by its last quarter and by one three times as long.
+    """A training of some iterations, judged by its last quarter and by a longer one.
 
     Attributes:
         agreement, truth: Spearman's correlations of its end: with the begin of its last quarter, with the longer one.
@@ -150,11 +150,16 @@ class Length:
 
 
 def judged_lengths(points: Sequence[Record]) -> list[Length]:
-    """Return all lengths of a training that have both evaluations, as of ``results.last_quarter``."""
-    fitness = {point["iteration"]: means(point, range(point["seeds"])) for point in points}
-    found = []
+    """Return the lengths of a training, up to half of it, that have evaluations as of ``results.last_quarter``.
+
+    The longer training is the last evaluation whose episodes are as long as those of the others.
+    """
+    short = points[-1].get("settings", {}).get("evaluation.point_steps") and points[-1]["complete"]
+    comparable = points[:-1] if short else points
+    fitness = {point["iteration"]: means(point, range(point["seeds"])) for point in comparable}
+    last, found = max(fitness, default=0), []
     for end in fitness:
         begin = max((k for k in fitness if HALF * end <= k <= QUARTER * end), default=None)
-        if begin is not None and 3 * end in fitness:
-            found.append(Length(end, spearman(fitness[begin], fitness[end]), spearman(fitness[end], fitness[3 * end])))
+        if begin is not None and 2 * end <= last:
+            found.append(Length(end, spearman(fitness[begin], fitness[end]), spearman(fitness[end], fitness[last])))
     return [length for length in found if not math.isnan(length.agreement + length.truth)]

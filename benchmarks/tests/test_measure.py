@@ -81,12 +81,6 @@ def test_speed_of_several_devices_is_that_while_all_of_them_train():
     assert watch.rate() == 200.0
 
 
-def test_certainty_has_a_row_for_each_kind_of_run(benchmark):
-    made, printed = benchmark("certainty", "--runs", 1, more=[])
-    assert {"covered", "true", "paired"} <= {key for row in made for key in row}
-    assert "| normal, seeds differ | 20 x 3 |" in printed
-
-
 def test_campaigns_have_a_row_for_each_design_and_gain(benchmark, monkeypatch):
     from measurements import campaigns
 

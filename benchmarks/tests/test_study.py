@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import sys
 from argparse import Namespace
 
@@ -9,7 +10,7 @@ import pytest
 import study as script
 from bench import records
 from pages import study_tables
-from studies import analysis, components, ranks, training
+from studies import analysis, components, quarters, ranks, training
 from studies.components import COMPONENTS, variants
 
 from envcoder_bench import evaluate
@@ -94,11 +95,27 @@ def test_cheapest_setting_has_the_fewest_env_steps_of_those_that_agree():
     assert analysis.cheapest(found[:1]) is None
 
 
-def test_lengths_are_judged_by_their_last_quarter_and_by_a_training_three_times_as_long():
+def test_lengths_are_judged_by_their_last_quarter_and_by_the_longest_comparable_training():
     orders = {3: [1.0, 2.0, 3.0], 4: [1.0, 2.0, 3.0], 8: [3.0, 2.0, 1.0], 9: [1.0, 2.0, 3.0], 12: [3.0, 2.0, 1.0]}
     points = [{**ranked(**{name: [x] for name, x in zip("abc", order)}), "iteration": k} for k, order in orders.items()]
-    found = [(x.iteration, x.agreement, x.truth) for x in analysis.judged_lengths(points)]
-    assert found == [(4, 1.0, -1.0)]  # the others have no evaluation at three times their iterations
+
+    def judged():
+        return [(x.iteration, x.agreement, x.truth) for x in analysis.judged_lengths(points)]
+
+    assert judged() == [(4, 1.0, -1.0)]  # the others are longer than half of the longest
+    points[-1]["settings"] = {"evaluation.point_steps": 300}  # the last evaluation has longer episodes
+    assert judged() == [(4, 1.0, 1.0)]
+
+
+def test_weighted_candidates_pay_the_terms_of_human_with_other_weights():
+    made = quarters.weighted("Anymal", 4)
+    assert len(set(made.values())) == 4 and made == quarters.weighted("Anymal", 4)
+    weights = dict(re.findall(r"'(\w+)': ([\d.]+)", made["w00"]))
+    assert set(weights) == {"lin_vel_xy", "ang_vel_z", "torque"}
+    parts = {"lin_vel_xy": 2.0, "ang_vel_z": 3.0, "torque": 5.0}
+    scope = {"human_reward": lambda _: (10.0, parts)}
+    exec(made["w00"].split("compute_observation", 1)[1].split("\n\n\n")[-1], scope)
+    assert scope["compute_reward"]({})[0] == 10.0 + sum((float(w) - 1.0) * parts[name] for name, w in weights.items())
 
 
 def test_reliability_is_the_correlation_between_seeds():

@@ -148,7 +148,6 @@ def _search(args: argparse.Namespace) -> int:
     """Search and show the progress; return the exit code."""
     # torch and the simulators load here, so that --help is instant
     from envcoder_bench.cli.console import Console, exit_code, show_profile, show_ranking
-    from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.search import launch, screen
     from envcoder_bench.serve.documents import Search
 
@@ -167,27 +166,24 @@ def _search(args: argparse.Namespace) -> int:
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=False)
     view = View(console, console.stop)
-    with console.ending_page():
-        if args.resume:
-            changed = {name: getattr(args, name) for name in (*LIMITS, *MODEL) if getattr(args, name) is not None}
-            result = launch.resume(Path(args.resume), view, changed)
-        else:
-            result = launch.start(
-                task=args.task,
-                llm=args.llm,
-                task_description=args.task_description,
-                overrides=overrides(args),
-                base_url=args.base_url,
-                candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-                output_dir=None if args.output_dir is None else Path(args.output_dir),
-                view=view,
-            )
+    if args.resume:
+        changed = {name: getattr(args, name) for name in (*LIMITS, *MODEL) if getattr(args, name) is not None}
+        result = launch.resume(Path(args.resume), view, changed)
+    else:
+        result = launch.start(
+            task=args.task,
+            llm=args.llm,
+            task_description=args.task_description,
+            overrides=overrides(args),
+            base_url=args.base_url,
+            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+            output_dir=None if args.output_dir is None else Path(args.output_dir),
+            view=view,
+        )
     rows = final[-1].ranked if final else ()
     put(lambda: Search(best=result.best, complete=not result.stopped, command=result.command, final=rows))
     # a round's run that was stopped stops the search
     if result.stopped is not None:
-        console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)
         return exit_code(result.stopped)
-    console.end_page("complete", PAGE)
     return 0 if result.best else 1

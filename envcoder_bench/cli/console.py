@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.cli.json_output import FLAG, is_json, put
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
-from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
+from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.plain_text import own_codes
 from envcoder_bench.core.shell import display_path, invocation, resume_command
 from envcoder_bench.core.yaml_files import read_yaml
-from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
 from envcoder_bench.video import default_videos
@@ -38,28 +37,20 @@ class Console(Reporter):
     Args:
         names_folder: whether to print the run's folder when it begins.
         one_process_a_wave: stop an isolated run after every wave, so that ``finish`` continues in another process.
-        with_page: whether to write ``status.html``, which ``end_page`` completes.
 
     Attributes:
         stop: the StopRequest for the runs.
     """
 
-    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False, with_page: bool = True) -> None:
+    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False) -> None:
         self.stop = StopRequest(_stop_signals())
         self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
         self._rung = ""  # a race's
-        self._with_page = with_page
-        self._page: StatusPage | None = None
 
     def run_began(self, folder: Path) -> None:
         self._rung = ""  # a search runs several, and its last one does not race
-        if self._with_page:
-            search = next((above for above in folder.parents[:3] if folder_kind(above) == SEARCH), folder)
-            self._page = StatusPage(search)
-            self._page.run = folder
-            self._page.write(Status("in training"))
         if self._names_folder:
             log.info("folder: %s", display_path(folder))
         if self._one_process_a_wave:
@@ -84,29 +75,6 @@ class Console(Reporter):
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None
         self._progress.update(iteration, env_steps, best)
-        if self._page is not None:
-            self._page.update(self._status)
-
-    def _status(self) -> Status:
-        assert self._progress is not None
-        done, total, facts = self._progress.state
-        wave = self._progress.prefix.removesuffix("iteration").rstrip(", ")
-        return Status("in training", done, total, [*([wave] if wave else []), *facts])
-
-    @contextmanager
-    def ending_page(self) -> Iterator[None]:
-        """Let ``status.html`` say that nothing trains any more where the block ends with an error."""
-        try:
-            yield
-        except BaseException:
-            self.end_page("ended; see run.log")
-            raise
-
-    def end_page(self, state: str, link: str = "") -> None:
-        """Write the last version of ``status.html``, which opens ``link`` if that page is there."""
-        if self._page is not None:
-            there = link if (self._page.folder / link).is_file() else ""
-            self._page.write(Status(state, link=there, ended=True))
 
     def wave_ended(self) -> None:
         if self._progress is not None:
@@ -203,13 +171,7 @@ def screen_width() -> int:
 # after a run of eval-shapers
 
 
-def conclude(
-    result: RunResult,
-    videos: int | None,
-    console: Console | None = None,
-    on_terrains: Sequence[str] = (),
-    under_stress: bool = False,
-) -> int:
+def conclude(result: RunResult, videos: int | None, on_terrains: Sequence[str] = (), under_stress: bool = False) -> int:
     """Print the end of a run, write the page of a complete one, and print its path; return the exit code.
 
     Args:
@@ -230,12 +192,8 @@ def conclude(
         )
     try:
         finish(result)
-        if not result.complete and console is not None:
-            console.end_page(f"stopped {result.stopped_at}; eval-shapers --resume continues it")
         if result.complete and (result.trained or videos is not None or not (result.folder / PAGE).is_file()):
             _write_page(result)
-            if console is not None:
-                console.end_page("complete", PAGE)
         put_ranking(result)
     except KeyboardInterrupt:
         if not result.complete:

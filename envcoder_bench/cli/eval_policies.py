@@ -111,8 +111,7 @@ def run(words: list[str]) -> int:
 def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
     from envcoder_bench.grid.report import write_report
-    from envcoder_bench.grid.run import GridProgress, Progress, begin_grid, run_grid
-    from envcoder_bench.report.page.status import Status, StatusPage
+    from envcoder_bench.grid.run import GridProgress, begin_grid, run_grid
     from envcoder_bench.serve.documents import Policies
 
     workers = _workers(args)
@@ -126,31 +125,20 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {display_path(folder)}", file=sys.stderr)
-    # a line in the terminal, and the page of the folder, which also says how the evaluation ended
-    progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
+    progress = GridProgress(len(inputs.specs))
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
-
-    def advance(now: Progress) -> None:
-        progress(now)
-        status.update(lambda: Status("evaluating", *progress.state, unit="episode"))
-
     try:
         with stop:
-            result = run_grid(inputs, folder, workers, advance, lambda: stop.by is not None)
-        state = "writing the report" if result.complete else f"stopped; {COMMAND} --resume continues it"
+            result = run_grid(inputs, folder, workers, progress, lambda: stop.by is not None)
     except KeyboardInterrupt:  # a second one
         raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume") from None
     finally:
         progress.close()
-        if status.begun:
-            status.write(Status(state, ended=True))
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
         put(lambda: Policies(folder=folder, complete=False))
         return 128 + int(stop.by or signal.SIGINT)
-    # the page that shows the progress leads to the report from now on
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
-    status.write(Status("complete", link=page.name, ended=True))
     _show_ranking(folder, result.rows, page)
     return 0
 

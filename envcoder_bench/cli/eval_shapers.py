@@ -277,17 +277,17 @@ def _main(words: list[str]) -> int:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
-    with resumable(), console.ending_page():
+    with resumable():
         where = {"devices": args.devices, "ray": args.ray}  # a run may go on elsewhere than it began
         if args.resume:
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
-            return conclude(result, args.video, console)
+            return conclude(result, args.video)
         if args.extend:
             from envcoder_bench.run.extend import extend
 
             more = {name: getattr(args, name) for name in ("candidate_idx", "seeds", "learning_iterations")}
             result = extend(args.extend, args.candidates, reporter=console, stop=console.stop, **more, **where)
-            return conclude(result, args.video, console)
+            return conclude(result, args.video)
         result = evaluate.evaluate(
             args.task,
             args.candidates,
@@ -299,7 +299,7 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        code = conclude(result, args.video, console, on_terrains, args.stress)
+        code = conclude(result, args.video, on_terrains, args.stress)
         if result.complete and not code and args.stress:
             code = _under_stress(result.folder, args)
         return run_on_terrains(on_terrains, result) if on_terrains and result.complete and not code else code

@@ -85,7 +85,7 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
     from envcoder_bench.search.screen import View
 
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
-    console = Console(names_folder=False, with_page=False)
+    console = Console(names_folder=False)
     if args.resume:
         folder, config = ScoreFolder.open(Path(args.resume).resolve())
         if args.max_cost is not None:

@@ -161,5 +161,5 @@ def _between(b: Breakdown) -> str:
     return f"besides: {evaluation}, {results:.1f} ms per iteration for results and checkpoints"
 
 
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    return wrap(text, width, indent, f"{indent}  ").splitlines()
+def _wrap(text: str, width: int) -> list[str]:
+    return wrap(text, width, then="  ").splitlines()

@@ -84,11 +84,6 @@ class Progress:
         """The text in front of the iteration."""
         return self._prefix
 
-    @property
-    def state(self) -> tuple[int, int, list[str]]:
-        """Finished iterations and all of them; speed, time left and best candidate, as they were last shown."""
-        return self._iteration, self._total, self._parts(NAME_WIDTH[1])
-
     def set_prefix(self, text: str) -> None:
         """Set the text in front of the iteration."""
         self._prefix = text

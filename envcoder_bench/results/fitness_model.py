@@ -215,11 +215,21 @@ class FitnessModel:
         from scipy.special import stdtr  # slow to import, and --check does not need it
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
+        if not self._bounded:  # equal differences of values that are counts may be luck
+            alike = ~(np.abs(gaps - mean[:, None]) > ROUNDING * np.abs(mean)[:, None]).any(axis=1)
+            rounded = np.where(alike & (mean != 0), self._step**2 / 6 / np.maximum(seeds, 1), 0.0)
+            variance = np.maximum(variance, rounded)
         error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
         unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))
         p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / error)
         return mean, p, seeds, error, freedom, unseen, worth
+
+    @cached_property
+    def _step(self) -> float:
+        """The least difference of two values of the fitness, to which it may be rounded; 0 if all are equal."""
+        steps = np.diff(np.unique(self._fitness[np.isfinite(self._fitness)]))
+        return float(min((x for x in steps if x > ROUNDING * steps.max()), default=0.0))
 
     @cached_property
     def chances(self) -> dict[str, float]:

@@ -33,7 +33,7 @@ class LastQuarter:
 
     @property
     def enough(self) -> bool:
-        """Whether the ranks of a training three times as long may be expected to agree with these."""
+        """Whether nothing speaks against it that the ranks of a longer training agree with these."""
         return self.agreement >= ENOUGH
 
 

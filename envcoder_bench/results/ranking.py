@@ -39,8 +39,6 @@ class Ranked(Metrics):
             at the run, see ``statistics.look_level``; NaN for baselines.
         tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
             differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
-        p_best: probability of the model that it is the best of all, if other seeds do as these did; NaN in a run of a
-            single seed. It is not shown: where candidates are nearly equal it is up to 23 points too high.
         contender: whether it is one of the candidates that hold the best with a probability of 95 %.
         expected, expected_ci_low, expected_ci_high: fitness to be expected on new seeds, and its 95 % interval: the
             mean of the first of many is higher, because its seeds were lucky, too. They depend on all candidates, so
@@ -66,7 +64,6 @@ class Ranked(Metrics):
     vs_human_ci_high: float = NAN
     vs_human_p: float = NAN
     tie_groups: tuple[int, ...] = ()
-    p_best: float = NAN
     contender: bool = False
     expected: float = NAN
     expected_ci_low: float = NAN
@@ -171,7 +168,7 @@ def rank(
     for row in rows:
         row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
         name = row["candidate"]
-        row.update(p_best=model.chances.get(name, NAN), contender=name in contenders)
+        row["contender"] = name in contenders
         expected = model.expected.get(name, (NAN, NAN, NAN))
         row.update(zip(("expected", "expected_ci_low", "expected_ci_high"), expected))
         row["unseen"] = model.unseen(name) if name in model.names else NAN

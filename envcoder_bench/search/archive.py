@@ -165,7 +165,7 @@ class Archive:
     def merits(self) -> Merits:
         """Return what is known of all attempts, baselines and ``untrained`` with a whole training."""
         whole = [a for a, _ in _measured([*self.references, *self.attempts]) if not a.stopped_at]
-        # earlier versions did not write the seeds of a fitness
+        # a fitness without seeds counts as that of one
         results = [(a.name, a.round > 0, tuple((a.by_seed or {-1: a.fitness or 0.0}).items())) for a in whole]
         return _merits(tuple(results), self.reference, self.bounds)
 

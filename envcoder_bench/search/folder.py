@@ -11,7 +11,7 @@
     best.py                the best candidate so far, with what is known of it as comments
     validation/            the run folder in which the best of all rounds are compared, with new seeds
     final/                 the run folder of the final evaluation: the best and both baselines, with new seeds
-    report.html            and status.html, which shows the progress of the run in training
+    report.html            the page of the search
     .lock                  held by the process that works on the search
 """
 

@@ -30,12 +30,11 @@ def tokens(settings: SearchSettings, provider: Provider, request: Request) -> tu
     settings allow, every prompt and every reply has its largest length.
     """
     replies = settings.num_iters * settings.shapers_per_iter
-    together = max(1, min(provider.max_replies, settings.replies_per_request, settings.shapers_per_iter))
     first = len(request.system) + sum(len(message.text) for message in request.messages)
     longest = max(first, settings.prompt.max_chars)
     limit = request.max_output_tokens or provider.default_output_tokens
     repaired = replies * (1 + settings.repair)
-    prompts = Range(replies / together * first / CHARS_PER_TOKEN[0], repaired * longest / CHARS_PER_TOKEN[1])
+    prompts = Range(replies * first / CHARS_PER_TOKEN[0], repaired * longest / CHARS_PER_TOKEN[1])
     return prompts, Range(float(replies * min(REPLY_TOKENS, limit)), float(repaired * limit))
 
 

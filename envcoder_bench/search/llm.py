@@ -3,7 +3,7 @@
 import sys
 import traceback
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tqdm import tqdm
 
@@ -35,8 +35,7 @@ class Usage:
     """The usage of a round.
 
     Attributes:
-        requests: number of requested replies, even if one request asks for several.
-        sent: number of requests that were answered in this process, and not from the transcript.
+        requests: number of requested replies.
         input_tokens, output_tokens: numbers of tokens.
         cost: US dollars; None if the model's price is unknown.
     """
@@ -45,7 +44,6 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
-    sent: int = field(default=0, compare=False)
 
     def add(self, reply: Reply) -> None:
         """Add a reply with all its attempts."""
@@ -95,7 +93,6 @@ class LLMProposer:
         starts = list(self._starts.items())[:count] if round == 1 else []
         started = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
         wanted = list(enumerate(names))[len(started) :]
-        # samples with the same starting point have one prompt, so that a request can ask for several replies
         texts = [self._prompts.question(archive, round, sample) for sample, _ in wanted]
         replies = self._ask([self._request(name, text, sample) for text, (sample, name) in zip(texts, wanted)])
         attempts = archive.by_name
@@ -158,7 +155,6 @@ class LLMProposer:
 
     def _ask(self, requests: list[Request]) -> list[Reply]:
         """Return all replies; show a progress bar on a terminal."""
-        sent: list[None] = []  # threads append to it
         stream = own_codes(sys.stderr)
         with tqdm(total=len(requests), desc="replies", leave=False, disable=None, file=stream) as bar:
             replies = complete_all(
@@ -168,11 +164,8 @@ class LLMProposer:
                 self._budget,
                 concurrency=self._settings.concurrency,
                 on_reply=lambda *_: bar.update(),
-                replies_per_request=self._settings.replies_per_request,
-                on_request=lambda: sent.append(None),
                 unusable=no_answer,  # other replies are repaired, because the same prompt would give the same
             )
-        self.usage.sent += len(sent)
         for reply in replies:
             if reply.finish != BUDGET:
                 self.usage.add(reply)

@@ -104,8 +104,7 @@ def spending(usage: Usage, spent: Spent) -> str:
     total = f"so far {counted(spent.tokens, 'token')}" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
     tokens = f"{counted(usage.input_tokens, 'token')} in and {usage.output_tokens:,} out"
     replies = counted(usage.requests, "reply", "replies")
-    asked = f"{counted(usage.sent, 'request')} ({replies})" if usage.sent else replies
-    return f"{asked}, {tokens}, {price}; {total}"
+    return f"{replies}, {tokens}, {price}; {total}"
 
 
 def best_so_far(archive: Archive) -> str:

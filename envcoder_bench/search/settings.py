@@ -50,9 +50,6 @@ class SearchSettings(Keys):
     max_cost: Above0 | None = key(None, "US dollars for all requests together; then the search ends with what it has")
     reply_timeout: Above0 = key(600, "seconds without a reply after which a request is given up and sent again")
     concurrency: Count = key(8, "requests at once")
-    replies_per_request: Count = key(
-        16, "most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
-    )
     show_baseline: bool = key(True, "whether the model reads the source of the baseline")
     parents: Annotated[
         tuple[Literal["human", "unshaped"], ...], BeforeValidator(as_tuple), Expected("a list of human and unshaped")

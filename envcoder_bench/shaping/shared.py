@@ -1,12 +1,19 @@
 """What all candidates of a process share: settings, and the attributes of modules that their functions read."""
 
 import builtins
+import collections
+import copy
+import functools
+import importlib
+import itertools
 import math
+import operator
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -26,24 +33,32 @@ _OWNERS: dict[str, Any] = {
     **{module.__name__: module for module in (math, random, builtins, np, np.linalg, np.random, np.fft, torch_utils)},
     **{module.__name__: module for module in (torch, torch.nn.functional, torch.linalg, torch.special, torch.fft)},
     **{module.__name__: module for module in (torch.random, torch.nn)},
+    **{module.__name__: module for module in (collections, copy, functools, itertools, operator)},
     "torch.Tensor": torch.Tensor,
     "torch.nn.Module": torch.nn.Module,
 }
+_SCIPY = re.compile(r"\b(scipy(?:\.[a-z_]+)*)(?:\s+import\s+([a-z_]+))?")  # what a text imports
 _ABSENT = object()
 MOST_NAMED = 3
 
 
 @contextmanager
-def shared_settings() -> Iterator[None]:
+def shared_settings(source: str = "") -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
-    Private attributes do not count, nor new ones, except of classes, where they hide those of the base. Other modules,
-    as functools or SciPy, are not watched. A filter that turns warnings into exceptions, also in code of others, is
-    removed without an error.
+    Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
+    are watched once they are loaded; those that ``source`` names are loaded now. Others are not watched. A filter that
+    turns warnings into exceptions, also in code of others, is removed without an error.
     """
+    for module, name in _SCIPY.findall(source):
+        for full in (module, f"{module}.{name}"):
+            with suppress(ImportError):
+                importlib.import_module(full)
+    scipy = {name: module for name, module in sys.modules.items() if name.startswith("scipy.") and "._" not in name}
+    owners = {**_OWNERS, **scipy}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
-    attributes = {name: dict(vars(owner)) for name, owner in _OWNERS.items()}
+    attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
     changed = []
     try:
         yield
@@ -53,7 +68,7 @@ def shared_settings() -> Iterator[None]:
                 changed.append(name)
                 restore(before[name])  # type: ignore[arg-type]
         for name, values in attributes.items():
-            changed += _restore(name, values)
+            changed += _restore(name, owners[name], values)
         added = [x for x in warnings.filters if x not in filters]
         if any(x[0] == "error" for x in added):
             left = [x for x in warnings.filters if x in filters or x[0] != "error"]
@@ -65,9 +80,8 @@ def shared_settings() -> Iterator[None]:
         raise ValueError(f"changes {names}, which all candidates share: remove that statement")
 
 
-def _restore(name: str, before: dict[str, Any]) -> list[str]:
+def _restore(name: str, owner: Any, before: dict[str, Any]) -> list[str]:
     """Give the attributes of a module or class their values from before; return the names of those that had others."""
-    owner = _OWNERS[name]
     now = vars(owner)
     try:
         if now == before:  # one pass in C, which compares identities first

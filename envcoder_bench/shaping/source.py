@@ -317,9 +317,7 @@ def bound(statement: ast.AST) -> list[str]:
     targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
     nodes = [x for target in targets if isinstance(target, ast.expr) for x in ast.walk(target)]
     names = [x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
-    blocks = (
-        x for x in ast.iter_child_nodes(statement) if isinstance(x, (ast.stmt, ast.excepthandler, ast.match_case))
-    )
+    blocks = (x for x in ast.iter_child_nodes(statement) if isinstance(x, _BLOCKS))
     return names + [name for block in blocks for name in bound(block)]
 
 

@@ -45,6 +45,7 @@ class Robot(ABC):
         dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite if it
             has no limits.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
+        velocity_limits: ``(num_dofs,)`` of the joints, rad/s or m/s, on the CPU; None if the model has none.
         root_states, dof_pos, dof_vel, dof_force, contact_forces: the state after the last ``step``.
         sensors: columns of each quantity whose errors ``measure`` takes; empty if the task's state has the quantities.
         notes: lines on disturbances that it does not meet.
@@ -58,6 +59,7 @@ class Robot(ABC):
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
     effort_limits: Tensor
+    velocity_limits: Tensor | None = None
     root_states: Tensor
     dof_pos: Tensor
     dof_vel: Tensor
@@ -95,8 +97,13 @@ class Robot(ABC):
         """Let observations see gravity in the directions ``(num_envs, 3)``; return whether any can."""
         return False
 
-    def measure(self, errors: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Let what sensors measure err, by the quantities of ``sensors`` in SI units, until the next call."""
+    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:  # noqa: B027
+        """Let what sensors measure err, by the quantities of ``sensors`` in SI units, until the next call.
+
+        Args:
+            errors: empty for none.
+            actions: ``(num_envs, width)``, which policies have asked for; actions may come late.
+        """
 
     def show_actions(self, actions: Tensor) -> None:  # noqa: B027
         """Let observations see ``actions`` ``(num_envs, width)`` as the last ones."""

@@ -52,7 +52,7 @@ class DisturbedEnv(GroupedVecTask):
     """Groups of ``(1 + draws) * episodes`` environments: those of the nominal draw first.
 
     Args:
-        sim: the task's robot.
+        robot: that of the task.
         grid: the draws and the episodes of each.
 
     Attributes:
@@ -62,18 +62,18 @@ class DisturbedEnv(GroupedVecTask):
     def __init__(
         self,
         task: Task,
-        sim: Robot,
+        robot: Robot,
         layout: GroupLayout,
         shapings: Sequence[Shaping],
         seed: int,
         grid: StressGrid,
     ) -> None:
-        self.sim, self.grid, self.episode_seed, self._first_step = sim, grid, seed, 0
+        self.robot, self.grid, self.episode_seed, self._first_step = robot, grid, seed, 0
         columns = {axis.name: _per_lane(grid.column(axis.name), grid.episodes) for axis in grid.axes}
         self._lanes = torch.arange(layout.envs_per_group)
         by_env = {name: x.repeat(layout.num_groups) for name, x in columns.items()}
         super().__init__(task, layout, shapings, [seed] * layout.num_groups)
-        sim.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
+        robot.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
         self._prepare_forces(by_env)
         # actions come late by whole control steps
         late = torch.floor(by_env["delay"] / (1000.0 * task.dt) + 0.5).to(torch.int64)
@@ -92,33 +92,33 @@ class DisturbedEnv(GroupedVecTask):
 
     def _unseen(self, shapings: Sequence[Shaping]) -> list[str]:
         """Return lines on disturbances that this task or these candidates do not notice."""
-        notes = list(self.sim.notes)
+        notes = list(self.robot.notes)
         if not self._sees_slope:
             notes.append("slope: orientations are observed relative to the ground")
         if all(shaping.effort for shaping in shapings):
             notes.append("gains: candidates command efforts, so that there are no drives whose gains differ")
-        if not self.sim.floating:
-            base = self.sim.body_names[self.sim.base]
+        if not self.robot.floating:
+            base = self.robot.body_names[self.robot.base]
             notes.append(f"mass, com, push: the base is fixed, so that they are of the heaviest body, {base}")
         return notes
 
     def _prepare_forces(self, by_env: dict[str, Tensor]) -> None:
-        sim, device = self.sim, self.device
-        masses = sim.body_masses.repeat(self.num_envs, 1).double()
-        masses[:, sim.base] *= by_env["mass"]
+        robot, device = self.robot, self.device
+        masses = robot.body_masses.repeat(self.num_envs, 1).double()
+        masses[:, robot.base] *= by_env["mass"]
         # a slope is gravity that is turned: the ground's frame is the world's
         sine, cosine = torch.sin(by_env["slope"]), torch.cos(by_env["slope"])
         turned = torch.stack([-sine, torch.zeros_like(sine), 1.0 - cosine], dim=1) * GRAVITY
         self._weight = (masses.unsqueeze(2) * turned.unsqueeze(1)).float().to(device)
         gravity = torch.stack([-sine, torch.zeros_like(sine), -cosine], dim=1).float().to(device)
-        self._sees_slope = sim.tilt(gravity)
+        self._sees_slope = robot.tilt(gravity)
         if "gravity_vec" in self.state:
             self.state["gravity_vec"].copy_(gravity)
             self._sees_slope = True
         every, lasts = self.grid.push
         steps = max(1, round(lasts / self.task.dt))
         self._push_steps, self._push_every = steps, max(steps, round(every / self.task.dt))
-        moving = masses.sum(dim=1) if sim.floating else masses[:, sim.base]
+        moving = masses.sum(dim=1) if robot.floating else masses[:, robot.base]
         self._impulse = (moving * by_env["push"] / (steps * self.task.dt)).float().to(device)
         self._pushed = bool(self._impulse.any())
         self._forced = self._pushed or bool(by_env["slope"].any())
@@ -130,13 +130,15 @@ class DisturbedEnv(GroupedVecTask):
             self._apply_forces()
         self._past = torch.cat([actions.unsqueeze(0), self._past[:-1]])
         late = self._past.gather(0, self._late.view(1, -1, 1).expand(1, -1, actions.shape[1]))[0]
-        self.sim.show_actions(self._applied)  # rewards compare the actions that are applied
-        super().advance(late, mask)
-        self._applied.copy_(self.actions)
         # what a policy sees as its last action is what it has asked for
         limit = self.task.clip_actions
-        torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
-        self.sim.show_actions(self.actions)
+        asked = actions.clamp(-limit, limit) * self._action_mask
+        self._measure(self.step_count + 1, asked)
+        self.robot.show_actions(self._applied)  # rewards compare the actions that are applied
+        super().advance(late, mask)
+        self._applied.copy_(self.actions)
+        self.actions.copy_(asked)
+        self.robot.show_actions(asked)
 
     def _apply_forces(self) -> None:
         """Apply the slope's forces, and in some steps a push in a horizontal direction on the base."""
@@ -148,8 +150,8 @@ class DisturbedEnv(GroupedVecTask):
             angles = (2.0 * math.pi * drawn.double()).numpy()
             along = torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], axis=1)).float()
             along = along.repeat(self.layout.num_groups, 1).to(self.device)
-            forces[:, self.sim.base, :2] += self._impulse.unsqueeze(1) * along
-        self.sim.apply_forces(forces)
+            forces[:, self.robot.base, :2] += self._impulse.unsqueeze(1) * along
+        self.robot.apply_forces(forces)
 
     def observe(self, mask: Tensor | None = None) -> Tensor:
         with self._measured():
@@ -158,13 +160,13 @@ class DisturbedEnv(GroupedVecTask):
     @contextmanager
     def _measured(self) -> Iterator[None]:
         """Add noise to the quantities of the state that sensors measure, and remove it afterwards."""
-        if not self._noisy or self.sim.sensors:  # a robot with sensors has measured when the step was settled
+        if not self._noisy or self.robot.sensors:  # a robot with sensors measures by itself
             yield
             return
         keys = [key for key in dict.fromkeys(key for key, _, _ in _MEASURED) if key in self.state]
         before = {key: self.state[key].clone() for key in keys}
         sizes = {key: self.state[key].shape[1] for key in keys}
-        by_key = self._errors(sizes)
+        by_key = self._errors(sizes, self.step_count)
         for key, quantity, columns in _MEASURED:
             if key in by_key:
                 self.state[key][:, columns] += self.grid.sensor_noise[quantity] * by_key[key][:, columns]
@@ -177,16 +179,24 @@ class DisturbedEnv(GroupedVecTask):
             for key, x in before.items():
                 self.state[key].copy_(x)
 
-    def _errors(self, sizes: Mapping[str, int]) -> dict[str, Tensor]:
-        """Draw errors ``(num_envs, columns)`` of this step between -1 and 1 times the noise, by name."""
-        counter = (self.episode_seed, self.step_count, Purpose.STRESS, self._noise_lanes)
+    def _errors(self, sizes: Mapping[str, int], step: int) -> dict[str, Tensor]:
+        """Draw errors ``(num_envs, columns)`` of a step between -1 and 1 times the noise, by name."""
+        counter = (self.episode_seed, step, Purpose.STRESS, self._noise_lanes)
         drawn = noise.uniform(*counter, sum(sizes.values()), self.device)
         errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1)
         return dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
 
     def begin_all(self, step_count: int) -> Tensor:
         self._first_step = step_count
+        self._measure(step_count, torch.zeros_like(self.actions))
         return super().begin_all(step_count)
+
+    def _measure(self, step: int, actions: Tensor) -> None:
+        """Let the robot's sensors measure the state at the beginning of a step."""
+        sensors, size = self.robot.sensors, self.grid.sensor_noise
+        if sensors:
+            drawn = self._errors(sensors, step) if self._noisy else {}
+            self.robot.measure({name: size[name] * x for name, x in drawn.items()}, actions)
 
     def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
         """Let the episodes of all draws begin as those of the nominal draw, so that the draws alone differ."""
@@ -199,9 +209,6 @@ class DisturbedEnv(GroupedVecTask):
     def begin_episodes(self, mask: Tensor) -> None:
         self._past.masked_fill_(mask.view(1, -1, 1), 0.0)
         self._applied.masked_fill_(mask.unsqueeze(1), 0.0)
-        if self._noisy and self.sim.sensors:
-            size = self.grid.sensor_noise
-            self.sim.measure({name: size[name] * x for name, x in self._errors(self.sim.sensors).items()})
         super().begin_episodes(mask)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from envcoder_bench.stress.disturbed_env import GRAVITY, DisturbedEnv
 TOUCH = 1.0  # N: more force on a body is a contact
 SATURATED = 0.98  # share of the limit
 SLOWEST = 0.1  # m/s; the cost of transport of a slower robot says nothing
+SUMS = ("steps", "saturated", "fast", "energy", "way")
 FEET = ("feet_indices", "extremities_index")  # constants of tasks that name the bodies which are feet
 
 
@@ -25,48 +25,52 @@ class Motion:
     """
 
     def __init__(self, env: DisturbedEnv) -> None:
-        self._env, sim = env, env.sim
+        self._env, robot = env, env.robot
         task, n, device = env.task, env.num_envs, env.device
-        self.absent: dict[str, str] = {"velocity_saturation": "the model has no limits of velocities"}
+        self.absent: dict[str, str] = {}
         # efforts: torque limits scale with the motors' strength
-        limits = sim.effort_limits
-        self._limited = (torch.isfinite(limits) & (limits > 0.0)).to(device)
+        limits = robot.effort_limits
+        self._limited = _where(torch.isfinite(limits) & (limits > 0.0), device)
         self._limits = env.strength.unsqueeze(1) * limits.to(device)[self._limited] * SATURATED
-        self._motors = int(self._limited.sum())
-        if not self._motors:
+        if not len(self._limited):
             self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
+        speeds = torch.full_like(limits, torch.inf) if robot.velocity_limits is None else robot.velocity_limits
+        self._fast = _where(torch.isfinite(speeds), device)
+        self._speeds = speeds.to(device)[self._fast] * SATURATED
+        if not len(self._fast):
+            self.absent["velocity_saturation"] = "the model has no limits of velocities"
         # ranges of the joints
-        lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
-        self._ranged = (torch.isfinite(lower) & torch.isfinite(upper)).to(device)
+        lower, upper = robot.dof_limits_lower, robot.dof_limits_upper
+        self._ranged = _where(torch.isfinite(lower) & torch.isfinite(upper), device)
         self._lower, self._upper = (x.to(device)[self._ranged] for x in (lower, upper))
-        if not bool(self._ranged.any()):
+        if not len(self._ranged):
             self.absent["limit_margin"] = "no joint of the model has a range"
         # feet
         named = next((task.constants[name].tolist() for name in FEET if name in task.constants), None)
-        feet = sim.feet if named is None else named
+        feet = robot.feet if named is None else named
         self._feet = None if feet is None else torch.tensor(feet, device=device)
         if feet is None:
             self.absent |= dict.fromkeys(("foot_impact", "foot_slip"), "the task does not say which bodies are feet")
         else:
-            self._points, self._points_before = sim.track(feet), torch.zeros(n, len(feet), 3, device=device)
+            self._points, self._points_before = robot.track(feet), torch.zeros(n, len(feet), 3, device=device)
         self._loaded = torch.zeros(n, 0 if feet is None else len(feet), dtype=torch.bool, device=device)
-        self._mass = float(sim.body_masses.sum())
-        if not sim.floating:
+        self._mass = float(robot.body_masses.sum())
+        if not robot.floating:
             self.absent["cost_of_transport"] = "the robot's base is fixed"
         # sums over the steps of each environment, and numbers of every step
-        self._sums = {name: torch.zeros(n, device=device) for name in ("steps", "saturated", "energy", "way")}
+        self._sums = {name: torch.zeros(n, device=device) for name in SUMS}
         self._slip = torch.zeros(2, n, device=device)
-        self._touched = torch.zeros(n, len(sim.body_names), dtype=torch.bool, device=device)
+        self._touched = torch.zeros(n, len(robot.body_names), dtype=torch.bool, device=device)
         self._series: dict[str, list[Tensor]] = {"action_acceleration": [], "limit_margin": [], "foot_impact": []}
         self._acted = [torch.zeros_like(env.actions) for _ in range(2)]
         self._widths = env.layout.per_env(torch.tensor(env.action_dims, device=device))
-        self._place = sim.root_states[:, :2].clone()
+        self._place = robot.root_states[:, :2].clone()
 
     def step(self, t: int, active: Tensor, ended: Tensor) -> None:
         """Measure the ``t``-th step of the environments that it does not end."""
-        env, sim, alive = self._env, self._env.sim, active & ~ended
+        env, robot, alive = self._env, self._env.robot, active & ~ended
         if t == 0:
-            self._place.copy_(sim.root_states[:, :2])
+            self._place.copy_(robot.root_states[:, :2])
         self._sums["steps"] += alive
         # actions: second differences, from the third step on
         acceleration = env.actions - 2.0 * self._acted[0] + self._acted[1]
@@ -75,18 +79,21 @@ class Motion:
         self._add("action_acceleration", rate, alive if t >= 2 else torch.zeros_like(alive))
         # efforts and joints
         if "torque_saturation" not in self.absent:
-            full = (sim.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
-            self._sums["saturated"] += alive * full / self._motors
+            full = (robot.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
+            self._sums["saturated"] += alive * full / len(self._limited)
+        if "velocity_saturation" not in self.absent:
+            full = (robot.dof_vel[:, self._fast].abs() >= self._speeds).float().sum(dim=1)
+            self._sums["fast"] += alive * full / len(self._fast)
         if "limit_margin" not in self.absent:
-            pos = sim.dof_pos[:, self._ranged]
+            pos = robot.dof_pos[:, self._ranged]
             margin = torch.minimum(pos - self._lower, self._upper - pos) / (self._upper - self._lower)
             self._add("limit_margin", margin.amin(dim=1), alive)
-        self._sums["energy"] += alive * _summed((sim.dof_force * sim.dof_vel).abs()) * env.task.dt
-        moved = sim.root_states[:, :2] - self._place
-        self._place.copy_(sim.root_states[:, :2])
+        self._sums["energy"] += alive * _summed((robot.dof_force * robot.dof_vel).abs()) * env.task.dt
+        moved = robot.root_states[:, :2] - self._place
+        self._place.copy_(robot.root_states[:, :2])
         self._sums["way"] += alive * torch.sqrt(_summed(moved * moved))
         # contacts
-        force = torch.sqrt(_summed(sim.contact_forces * sim.contact_forces))
+        force = torch.sqrt(_summed(robot.contact_forces * robot.contact_forces))
         self._touched |= alive.unsqueeze(1) & (force > TOUCH)
         if self._feet is not None:
             self._step_of_feet(t, force[:, self._feet], alive)
@@ -114,11 +121,12 @@ class Motion:
         shape = (env.layout.num_groups, -1, grid.episodes)
         sums = {name: x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for name, x in self._sums.items()}
         slip, stood = (x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for x in self._slip)
-        touched = np.any(self._touched.cpu().numpy().reshape(*shape, len(env.sim.body_names)), axis=2)
+        touched = np.any(self._touched.cpu().numpy().reshape(*shape, len(env.robot.body_names)), axis=2)
         with np.errstate(invalid="ignore", divide="ignore"):
             numbers = {
                 "action_acceleration": self._percentile("action_acceleration", 95, shape),
                 "torque_saturation": sums["saturated"] / sums["steps"],
+                "velocity_saturation": sums["fast"] / sums["steps"],
                 "limit_margin": self._percentile("limit_margin", 5, shape),
                 "foot_impact": self._percentile("foot_impact", 95, shape),
                 "foot_slip": slip / stood,
@@ -145,13 +153,19 @@ class Motion:
         series = self._series[name]
         if not series:
             return np.full((shape[0], self._env.layout.envs_per_group // shape[2]), np.nan)
-        steps = torch.stack(series, dim=1).cpu().numpy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # rows without a number
-            return np.asarray(np.nanpercentile(steps.reshape(shape[0], -1, shape[2] * len(series)), percent, axis=2))
+        steps = torch.stack(series, dim=1).view(shape[0], -1, shape[2] * len(series))
+        ordered, count = steps.sort(dim=2).values, steps.isfinite().sum(dim=2, keepdim=True)  # NaN last
+        place = (count - 1).clamp(min=0).double() * (percent / 100.0)
+        low, high = (ordered.gather(2, x.long()).double() for x in (place.floor(), place.ceil()))
+        return (low + (high - low) * (place - place.floor()))[..., 0].cpu().numpy()
 
     def _new_contacts(self, bodies: np.ndarray) -> str:
-        return " ".join(name for name, touches in zip(self._env.sim.body_names, bodies) if touches)
+        return " ".join(name for name, touches in zip(self._env.robot.body_names, bodies) if touches)
+
+
+def _where(mask: Tensor, device: torch.device) -> Tensor:
+    """Return indices on a device; indexing with a mask there waits for it."""
+    return mask.nonzero()[:, 0].to(device)
 
 
 def _summed(x: Tensor) -> Tensor:

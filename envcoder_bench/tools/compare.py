@@ -204,7 +204,7 @@ def _together(runs: Mapping[str, OpenedRun], names: Names, pooled: bool) -> list
             for row in run.ranked
         ]
     merits = _merits(runs, names)
-    none = dict(p_best=NAN, contender=False, steps_to_tie=NAN, tie_groups=(), expected=NAN)
+    none = dict(contender=False, steps_to_tie=NAN, tie_groups=(), expected=NAN)
     ends = ("expected", "expected_ci_low", "expected_ci_high")
     expected = {name: dict(zip(ends, merits.expected(name))) for name in merits.names if merits.has_spread}
     rows = [replace(row, **{**none, **expected.get(row.candidate, {})}) for row in ranked]
@@ -455,11 +455,7 @@ def _page_sections(comparison: Comparison) -> list[Section]:
     sections = []
     if comparison.shared:
         header, rows = shared_table(comparison)
-        lines = [
-            *_order_notes(comparison),
-            *notes(comparison),
-            *(f"{label}: {words}" for label, words in unlearnt(comparison).items()),
-        ]
+        lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
         table = parts().table(header, rows, ["name", *["number"] * (len(header) - 1)])
         sections.append(Section("shared-section", "In several runs", table + parts().notes(lines)))
     if comparison.settings:

@@ -13,7 +13,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import display_path
 from envcoder_bench.core.words import wrap
-from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import CandidateError
@@ -77,8 +77,9 @@ class TaskFacts:
 
 def task_facts(name: str, overrides: Sequence[str] = ()) -> TaskFacts:
     """Return the description of a task as data; arguments and errors as of ``describe``."""
-    cfg = compose_config(name, overrides)
-    spec = RunSpec.of(cfg)
+    task = find_task(name)
+    cfg = compose_config(task, overrides)
+    spec = RunSpec(task, cfg)
     fitness = _fitness(spec)  # first: building a task takes a while
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}

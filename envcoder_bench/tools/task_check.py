@@ -13,7 +13,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.core.stream import seeded
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -57,13 +57,14 @@ class TaskCheck:
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-        cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.spec = find_task(task)
+        cfg = compose_config(self.spec, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
         self.sim, self.device = pick_simulator(sim, device)
         config, frequency = cfg.task, select(cfg.task, FREQUENCY)
         if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
             config = merged(config, nested({FREQUENCY: min(frequency, 20)}))
-        self.run = RunSpec.of(cfg).changed(task=config, sim=self.sim, device=self.device)
-        self.cfg, self.spec, self.name = self.run.config, self.run.task, self.run.task.name
+        self.run = RunSpec(self.spec, cfg).changed(task=config, sim=self.sim, device=self.device)
+        self.cfg, self.name = self.run.config, self.spec.name
         path = self.spec.baseline_path(HUMAN, config)
         human = load_candidate(HUMAN, path.read_text(encoding="utf-8"), str(path))
         self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,11 +46,6 @@ CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True, seeds=True, posters=True
 MOST_TIMES = 300  # most points of an episode's lines on the page
 _PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
 _SAC = ("env_steps_per_update", "batch_size", "learning_rate", "gamma", "n_step", "replay_buffer_size")
-# a message of the run itself: a candidate's text cannot begin a line of run.log
-_UNCOMPILED = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<file>.+?\.py):\d+: in (?P<function>\w+): (?P<why>.*):"
-    r" it is not compiled, and runs more slowly"
-)
 NOT_EXECUTED = (
     "envcoder-bench report RUN --video K executes the code of the run's candidates and task, and this page did not"
 )
@@ -283,7 +277,6 @@ def _facts(run: OpenedRun) -> list[str]:
 def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
     names = [row.candidate for row in run.ranked if not row.baseline]
     verdicts = judge_run(run.folder, run.spec, names) if executes else dict.fromkeys(names, Verdict([], NOT_EXECUTED))
-    uncompiled = _uncompiled(run.folder.path / "run.log")
     variants = variants_in([*run.sources.values()])
     human = run.sources.get(HUMAN)
     candidates = []
@@ -297,13 +290,6 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):
                 facts["not used"] = ", ".join(k for k in kinds if k not in taken)
-        # the functions that are not compiled, from the run's log
-        reasons = uncompiled.get(Path(source.file).name, {})
-        if run.cfg.compile_shapers:
-            slow = [f"{k} ({reasons[k]})" for k in kinds if k in reasons]
-            facts["compiled"] = "all" if not slow else "all but " + "; ".join(slow)
-        else:
-            facts["compiled"] = "nothing: compile_shapers=false"
         # the page compares its text with a variant's original, or else with the human baseline
         against = None
         original = run.sources.get(variants[name].original) if name in variants else None
@@ -322,20 +308,6 @@ def _candidates(run: OpenedRun, executes: bool) -> list[PageCandidate]:
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
         candidates.append(PageCandidate(UNTRAINED, "", None, facts))
     return candidates
-
-
-def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
-    """Return why functions are not compiled, by file name and function, from the run's log."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    reasons: dict[str, dict[str, str]] = {}
-    for line in lines:
-        match = _UNCOMPILED.fullmatch(line)
-        if match:
-            reasons.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
-    return reasons
 
 
 def _how(run: OpenedRun) -> dict[str, str]:

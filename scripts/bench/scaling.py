@@ -24,7 +24,7 @@ USER_FUNCTIONS = Path(__file__).resolve().parents[2] / "user_functions"
 def scaling(args: Namespace) -> Iterator[Record]:
     """Measure training for each number of candidates in a separate process, so that memory is measured separately."""
     if len(args.candidates) == 1:
-        yield (_one if args.task == "Anymal" else _shipped)(args, args.candidates[0])
+        yield _measured(args, args.candidates[0])
         return
     for count in args.candidates:
         with tempfile.TemporaryDirectory() as folder:
@@ -39,39 +39,27 @@ def scaling(args: Namespace) -> Iterator[Record]:
                 yield {**record, "command": records.command_line()}
 
 
-def _shipped(args: Namespace, count: int) -> Record:
-    """Measure training of another task than ANYmal: its shipped candidates, with as many seeds as make ``count``."""
-    candidates = read_candidates(args.task, [USER_FUNCTIONS / args.task])
+def _measured(args: Namespace, count: int) -> Record:
+    """Measure training: of ANYmal's candidates, or of a task's shipped ones, with as many seeds as make ``count``."""
+    anymal = args.task == "Anymal"
+    candidates = make_candidates(count) if anymal else read_candidates(args.task, [USER_FUNCTIONS / args.task])
     session = Session.build(args, candidates, args.envs, seeds=max(1, round(count / len(candidates))))
-    seconds, _ = _train(args, session)
-    env, horizon = session.env, session.cfg.train.params.config.horizon_length
-    memory = memory_gib(session.cfg.device)
-    commands = [env.dispatch.command(2.0 * torch.rand_like(env.actions) - 1.0, 0).clone() for _ in range(8)]
+    seconds, startup = _train(args, session)
+    env, device, horizon = session.env, session.cfg.device, session.cfg.train.params.config.horizon_length
+    memory = memory_gib(device)
+    if anymal:
+        physics = anymal_physics_rate(env.task, 2 * horizon)
+    else:
+        commands = [env.dispatch.command(2.0 * torch.rand_like(env.actions) - 1.0, 0).clone() for _ in range(8)]
+        physics = physics_rate(env.task, commands, env.reset, 2 * horizon)
     return {
-        "kind": "task_scaling",
-        "task": args.task,
+        **({"kind": "scaling"} if anymal else {"kind": "task_scaling", "task": args.task}),
         "candidates": len(session.groups),
         "envs": args.envs,
         "training": session.steps_per_iteration / seconds,
-        "physics": physics_rate(env.task, commands, env.reset, 2 * horizon),
+        "physics": physics,
         "memory_gib": memory,
-        **records.describe(session.cfg.device),
-    }
-
-
-def _one(args: Namespace, count: int) -> Record:
-    session = Session.build(args, make_candidates(count), args.envs)
-    seconds, startup = _train(args, session)
-    device, horizon = session.cfg.device, session.cfg.train.params.config.horizon_length
-    memory = memory_gib(device)
-    return {
-        "kind": "scaling",
-        "candidates": count,
-        "envs": args.envs,
-        "training": session.steps_per_iteration / seconds,
-        "physics": anymal_physics_rate(session.env.task, 2 * horizon),
-        "memory_gib": memory,
-        "startup_s": startup,
+        **({"startup_s": startup} if anymal else {}),
         **records.describe(device),
     }
 

@@ -2,7 +2,7 @@
 
 ``EQUAL`` designs have candidates that equal the human baseline, ``DIFFERENT`` ones a best candidate. Those that are
 ``blind`` were written before the model was changed; the others broke the statistics once, or are those that it assumes.
-``tests/results/test_certainty.py`` simulates few of their runs, ``benchmarks/measure.py certainty`` many.
+``tests/results/test_certainty.py`` simulates few of their runs, ``benchmarks/measure.py designs`` many.
 """
 
 import math
@@ -388,27 +388,30 @@ def equal_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
 
 
 def different_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
-    """Simulate runs with a best candidate; return the stated and the true probability of the first, and so on.
+    """Simulate runs with a best candidate; return how often what is said of the first is right.
 
-    ``held``: runs whose contenders hold the best; ``covered``: intervals of what is expected of the first on new seeds
-    with the truth; ``lucky``, ``expected``: how far the mean of the first, and what is expected, are above the truth.
+    ``first``: runs whose first is the best; ``alone``: runs that name a single contender, ``right``: those of them in
+    which it is the best; ``held``: runs whose contenders hold the best; ``covered``: intervals of what is expected of
+    the first on new seeds with the truth; ``lucky``, ``expected``: how far the mean of the first, and what is expected,
+    are above the truth.
     """
     design, rng = DIFFERENT[name], _random(name, candidates, seeds)
-    stated, true, held, covered, lucky, expected = [], [], [], [], [], []
+    is_first, right, held, covered, lucky, expected = [], [], [], [], [], []
     for _ in range(runs):
         truth, fitness = design.draw(rng, candidates - 1, seeds)
         run = model(fitness, design.bounds, design.failed)
         first, best = int(fitness.mean(axis=1).argmax()), int(truth.argmax())
-        stated.append(run.chances[run.names[first]])
-        true.append(first == best)
-        held.append(run.names[best] in run.contenders())
+        contenders = run.contenders()
+        is_first.append(first == best)
+        held.append(run.names[best] in contenders)
+        right += [held[-1]] * (len(contenders) == 1)
         mean, low, high = run.expected[run.names[first]]
         covered.append(low - 1e-9 <= truth[first] <= high + 1e-9)
         lucky.append(float(fitness[first].mean() - truth[first]))
         expected.append(mean - truth[first])
     return {
         "case": name, "blind": design.blind, "candidates": candidates, "seeds": seeds, "runs": runs,
-        "stated": float(np.mean(stated)), "true": float(np.mean(true)), "held": float(np.mean(held)),
+        "first": float(np.mean(is_first)), "alone": len(right), "right": sum(right), "held": float(np.mean(held)),
         "covered": float(np.mean(covered)), "lucky": float(np.mean(lucky)), "expected": float(np.mean(expected)),
     }  # fmt: skip
 

@@ -21,16 +21,15 @@ class FakeLLM:
         script: what to do with the next requests: functions of this module's kind.
         counts: requests by their question.
         most_at_once: most requests in flight at any moment.
-        max_replies: choices that a reply has at most, where OpenAI's ``n`` asks for several.
         waits: seconds that the SDKs would have waited.
     """
 
     root = "http://fake.invalid"
 
-    def __init__(self, input_tokens=100, output_tokens=20, max_replies=1):
+    def __init__(self, input_tokens=100, output_tokens=20):
         self.script, self.bodies, self.counts, self.waits = deque(), [], Counter(), []
         self.at_once = self.most_at_once = 0
-        self.input_tokens, self.output_tokens, self.max_replies = input_tokens, output_tokens, max_replies
+        self.input_tokens, self.output_tokens = input_tokens, output_tokens
         self.open = threading.Event()  # held(): closed until a test opens it
         self.lock = threading.Lock()
         self.http = None
@@ -90,7 +89,7 @@ def raw(data, code=200, content_type="application/json", headers=()):
 
 
 def answer(text=None, finish="stop", refusal=None, drop=()):
-    """A proper reply; ``finish`` in OpenAI's words, translated for Anthropic. A list of texts: those of its choices."""
+    """A proper reply; ``finish`` in OpenAI's words, translated for Anthropic."""
 
     def act(llm, body):
         reply = message(llm, body, CODE.format(content(body)) if text is None else text, finish, refusal)
@@ -101,12 +100,9 @@ def answer(text=None, finish="stop", refusal=None, drop=()):
 
 def message(llm, body, text, finish, refusal=None):
     if body["path"].endswith("/chat/completions"):
-        texts = text if isinstance(text, list) else [text] * min(body.get("n", 1), llm.max_replies)
-        counts = {"prompt_tokens": llm.input_tokens, "completion_tokens": llm.output_tokens * len(texts)}
-        choices = [
-            {"index": k, "message": {"role": "assistant", "content": x, "refusal": refusal}, "finish_reason": finish}
-            for k, x in enumerate(texts)
-        ]
+        counts = {"prompt_tokens": llm.input_tokens, "completion_tokens": llm.output_tokens}
+        choice = {"role": "assistant", "content": text, "refusal": refusal}
+        choices = [{"index": 0, "message": choice, "finish_reason": finish}]
         reply = {"id": "c1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": choices}
         return {**reply, "usage": {**counts, "total_tokens": 0}}
     reason = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}[finish]

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.results.stress import Settings, Stress
 from envcoder_bench.run.inputs import described
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import measure_groups, with_contacts
 
 Controller = Callable[[Tensor], Tensor]
@@ -37,3 +40,16 @@ def stress_of(spec: RunSpec, groups: list[Group], scripts: Mapping[str, Controll
     rows, settings, faults = measure_groups(spec, groups, policies, settings)
     assert not faults
     return Stress(settings, tuple(rows))
+
+
+def disturbed(spec: RunSpec, groups: list[Group], settings: Settings, **columns: float) -> DisturbedEnv:
+    """An environment of one group where only some axes have values, the same in all draws."""
+    grid = settings.grid
+    values = grid.draws * 0.0 + [grid.column(axis.name)[0] for axis in grid.axes]
+    for name, value in columns.items():
+        values[:, [axis.name for axis in grid.axes].index(name)] = value
+    layout = GroupLayout(1, (1 + settings.draws) * settings.episodes)
+    task = build_task(spec, layout.num_envs)
+    robot = task.robot()
+    assert robot is not None
+    return DisturbedEnv(task, robot, layout, [groups[0].evaluation], 0, replace(grid, draws=values))

@@ -1,6 +1,6 @@
 """Simulated runs whose truth is known: how often a ranking's statements about them are right.
 
-``tests/results/test_simulated_runs.py`` takes few of them, ``benchmarks/measure.py certainty`` many.
+``benchmarks/measure.py designs`` has more designs, and more runs of each.
 """
 
 import math
@@ -103,26 +103,6 @@ def equal_candidates(case: str, candidates: int, seeds: int, runs: int) -> Facts
     return {
         "case": case, "candidates": candidates, "seeds": seeds, "runs": runs, "marked": marked / runs,
         "covered": covered / max(1, len(widths)), "narrowest": min(widths, default=math.nan),
-    }  # fmt: skip
-
-
-def first_places(candidates: int, seeds: int, runs: int, spread: float = 1.0) -> Facts:
-    """Simulate runs of candidates that differ; return the stated and the true probability that the first is the best.
-
-    Args:
-        spread: standard deviation of the candidates' true fitness, in that of seeds.
-    """
-    rng = np.random.default_rng(seed_of("first", candidates, seeds, spread))
-    stated, true = [], []
-    for _ in range(runs):
-        means = spread * rng.standard_normal(candidates)
-        ranked = ranking(means[:, None, None] + normal(1.0)(rng, candidates, seeds), UNBOUNDED)
-        names = [HUMAN, *(f"c{k:02d}" for k in range(1, candidates))]
-        stated.append(ranked[0].p_best)
-        true.append(ranked[0].candidate == names[int(means.argmax())])
-    return {
-        "case": f"{candidates} normal candidates, spread {spread:g}", "candidates": candidates, "seeds": seeds,
-        "runs": runs, "stated": float(np.mean(stated)), "true": float(np.mean(true)),
     }  # fmt: skip
 
 

@@ -36,7 +36,6 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number above 0, got 0"),
         (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0 and at most 1,000, got -1"),
         (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, or null, got -1"),
-        (f"{EVOLVE} replies_per_request=0", "replies_per_request must be a whole number of at least 1, got 0"),
         (f"{EVOLVE} parents=[best]", "parents must be a list of human and unshaped, got ['best']"),
         (f"{EVOLVE} show_baseline=maybe", "show_baseline must be true or false, got maybe"),
         (f"{EVOLVE} --show_baseline maybe", "argument --show_baseline: invalid choice: 'maybe'"),

@@ -1,6 +1,7 @@
 """What a budget lets through: reservations of requests in flight count, and what is released is free again."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from envcoder_bench.search.providers.base import Message, Request
 from envcoder_bench.search.providers.budget import Budget, Price, Spent
 
-MODEL: Any = SimpleNamespace(name="openai:m", model="m", default_output_tokens=50, max_replies=4)
+MODEL: Any = SimpleNamespace(name="openai:m", model="m", default_output_tokens=50)
 PRICES = {"m": Price(1e6, 2e6)}  # a dollar for a token of input, two for one of output
 REQUEST = Request("s", (Message("user", "Make it run"),), max_output_tokens=50)
 
@@ -46,22 +47,9 @@ def test_a_request_waits_for_the_reservations_before_it() -> None:
     assert done == [True]
 
 
-def test_several_replies_are_as_many_as_the_limit_leaves_beside_what_is_reserved_and_spent() -> None:
-    single = Budget(prices=PRICES).max_spending(MODEL, REQUEST).tokens
-    budget = Budget(max_tokens=100 + single + 3 * 50, prices=PRICES)
-    assert budget.reserve_several(MODEL, REQUEST, 9, lambda: Spent(100))[0] == 4
-    assert budget.reserve_several(MODEL, REQUEST, 9, lambda: Spent(100)) == (0, Spent())
-    budget.release(budget.max_spending(MODEL, REQUEST, 4))
-    assert reserve(budget, Spent(60), Spent(100))
-    assert budget.reserve_several(MODEL, REQUEST, 9, lambda: Spent(100))[0] == 2
-    budget.stop("done")
-    budget.release(Spent(60))
-    assert budget.reserve_several(MODEL, REQUEST, 9, Spent) == (0, Spent())
-
-
-def test_largest_amount_of_a_request_has_its_replies_and_its_price() -> None:
+def test_largest_amount_of_a_request_has_its_reply_and_its_price() -> None:
     budget = Budget(prices=PRICES)
-    first, third = (budget.max_spending(MODEL, REQUEST, count) for count in (1, 3))
-    assert third.tokens - first.tokens == 2 * 50 and third.cost - first.cost == 2 * 50 * 2.0
-    assert first.cost == (first.tokens - 50) + 50 * 2.0
-    assert Budget(prices={}).max_spending(MODEL, REQUEST) == Spent(first.tokens)
+    amount, longer = (budget.max_spending(MODEL, replace(REQUEST, max_output_tokens=k)) for k in (50, 150))
+    assert longer.tokens - amount.tokens == 100 and longer.cost - amount.cost == 100 * 2.0
+    assert amount.cost == (amount.tokens - 50) + 50 * 2.0
+    assert Budget(prices={}).max_spending(MODEL, REQUEST) == Spent(amount.tokens)

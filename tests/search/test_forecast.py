@@ -12,7 +12,7 @@ from envcoder_bench.search.providers.base import Message, Request
 from envcoder_bench.search.providers.budget import Price
 from envcoder_bench.search.settings import compose_settings
 
-PROVIDER = SimpleNamespace(default_output_tokens=4096, max_replies=4)
+PROVIDER = SimpleNamespace(default_output_tokens=4096)
 
 
 def settings(*words):
@@ -22,10 +22,10 @@ def settings(*words):
 def test_tokens_are_those_of_no_repair_and_of_all():
     request = Request("s" * 4000, (Message("user", "u" * 4000),))
     prompts, replies = forecast.tokens(settings("repair=2"), PROVIDER, request)
-    assert (prompts.low, replies.low) == (4 * 2000, 16 * 500)  # a request has four replies
+    assert (prompts.low, replies.low) == (16 * 2000, 16 * 500)
     assert (prompts.high, replies.high) == (48 * 24_000, 48 * 4096)  # prompt.max_chars is 60,000
     line = forecast.cost_line(settings("repair=2"), PROVIDER, request, Price(2.0, 10.0))
-    assert line.startswith("16,000 to 1.3 million tokens, $0.096 to $4.3 (replies of 500 to 4,096 tokens")
+    assert line.startswith("40,000 to 1.3 million tokens, $0.14 to $4.3 (replies of 500 to 4,096 tokens")
     assert "$" not in forecast.cost_line(settings(), PROVIDER, request, None)
 
 

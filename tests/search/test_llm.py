@@ -20,16 +20,16 @@ from envcoder_bench.shaping.contract import Fault
 class Model:
     """Answers with what a function makes of the request; keeps all requests."""
 
-    name, model, default_output_tokens, max_replies = "fake:m", "m", 100, 1
+    name, model, default_output_tokens = "fake:m", "m", 100
 
     def __init__(self, answer):
         self.answer, self.requests, self.lock = answer, [], threading.Lock()
 
-    def complete(self, request, count=1):
+    def complete(self, request):
         with self.lock:
             self.requests.append(request)
         text = self.answer(request)
-        return [text if isinstance(text, Reply) else Reply(text, 10, 5, 0.25)]
+        return text if isinstance(text, Reply) else Reply(text, 10, 5, 0.25)
 
 
 def fenced(request):
@@ -82,20 +82,6 @@ def test_parents_are_those_that_the_docstring_names(tmp_path):
     archive = random_archive(1)
     (one,) = llm.propose(archive, 3, 1)
     assert one.parents == ("r1_00",) and "r1_00" in archive.by_name
-
-
-@pytest.mark.parametrize("together, counts", [(16, [4]), (2, [2, 2]), (1, [1, 1, 1, 1])])
-def test_samples_share_a_request_up_to_the_limit(together, counts, tmp_path):
-    llm, model = proposer(fenced, tmp_path, replies_per_request=together)
-    model.max_replies, one, seen = 16, model.complete, []
-
-    def complete(request, count=1):
-        seen.append(count)
-        return [one(replace(request, label=f"r1_{k:02d}"))[0] for k in range(count)]
-
-    model.complete = complete
-    assert len(llm.propose(Archive(), 1, 4)) == 4 and seen == counts
-    assert llm.usage.requests == 4
 
 
 def test_reply_without_code_is_a_proposal_without_source(tmp_path):

@@ -39,7 +39,7 @@ def ask(provider, tmp_path, requests=(REQUEST,), **options):
 
 @both
 def test_reply_has_text_and_token_counts(llm, server):
-    (reply,) = make(llm, server).complete(REQUEST)
+    reply = make(llm, server).complete(REQUEST)
     assert "def compute_reward" in reply.text and "hm" not in reply.text
     assert (reply.input_tokens, reply.output_tokens, reply.finish, reply.error) == (100, 20, STOP, "")
     (body,) = server.bodies
@@ -141,7 +141,7 @@ def test_missing_token_counts_are_upper_bounds(llm, counts, server):
     choice = {"message": {"content": "12345", "role": "assistant"}, "finish_reason": "stop"}
     body = {"choices": [choice], "usage": counts, "content": [{"type": "text", "text": "12345"}]}
     server.script.append(raw({**body, "stop_reason": "end_turn"}))
-    (reply,) = make(llm, server).complete(REQUEST)
+    reply = make(llm, server).complete(REQUEST)
     assert len("You write rewards.Make it run") <= reply.input_tokens <= 200 and reply.output_tokens == 5
 
 
@@ -157,8 +157,10 @@ def test_missing_token_counts_are_upper_bounds(llm, counts, server):
 )
 def test_replies_that_are_not_json_are_asked_for_again(llm, data, message, server, tmp_path):
     server.script.extend([raw(data)] * 3)
-    (reply,), _ = ask(make(llm, server), tmp_path)
+    lines = []
+    (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == ERROR and message in reply.error and "\n" not in reply.error and len(server.bodies) == 3
+    assert lines == [f"{reply.error} (its tokens are not counted)"] * 3
 
 
 @both
@@ -297,10 +299,10 @@ def test_unusable_replies_are_requested_again(llm, server, tmp_path):
 
 def test_openai_refusals_are_recognized(server):
     server.script.append(answer(None, refusal="I will not"))
-    (reply,) = make("openai:m", server).complete(REQUEST)
+    reply = make("openai:m", server).complete(REQUEST)
     assert reply.finish == REFUSAL and "I will not" in reply.error
     server.script.append(status(400, "flagged", code="content_filter"))
-    assert make("openai:m", server).complete(REQUEST)[0].finish == REFUSAL
+    assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
 
 
 def test_content_may_be_a_list_of_parts_or_nothing(server):
@@ -308,7 +310,7 @@ def test_content_may_be_a_list_of_parts_or_nothing(server):
     for content, text in ((parts, "def compute_reward(x):\n    return x"), (None, "")):
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": content}}
         server.script.append(raw({"choices": [choice]}))
-        (reply,) = make("openai:m", server).complete(REQUEST)
+        reply = make("openai:m", server).complete(REQUEST)
         assert (reply.text, reply.finish) == (text, STOP)
 
 
@@ -473,7 +475,7 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{server.server_port}")
     try:
         model = make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
-        assert model.complete(REQUEST)[0].text == "hello"
+        assert model.complete(REQUEST).text == "hello"
     finally:
         server.shutdown()
         server.server_close()
@@ -487,9 +489,10 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
     ) as caught:
         make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
     assert "geheim" not in str(caught.value)
-    monkeypatch.setenv("HTTP_PROXY", "http://user:geheim/@proxy.example")
-    with pytest.raises(
-        UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
-    ) as caught:
-        make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
-    assert "geheim" not in str(caught.value)
+    for proxy in ("http://user:geheim/@proxy.example", "http://proxy.example:99999", "proxy.example:0"):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        with pytest.raises(
+            UserError, match=r"cannot be used: write an address such as http://proxy.example:3128"
+        ) as caught:
+            make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+        assert "geheim" not in str(caught.value)

@@ -38,7 +38,7 @@ class Model:
     ``faults`` says what happens first to a question: errors, or texts without code. ``tokens`` are of every reply.
     """
 
-    name, model, default_output_tokens, max_replies = "openai:m", "m", 50, 1
+    name, model, default_output_tokens = "openai:m", "m", 50
 
     def __init__(self, faults=None, tokens=(10, 5)):
         self.faults = {question: list(events) for question, events in (faults or {}).items()}
@@ -46,14 +46,14 @@ class Model:
         self.tokens = tokens
         self.lock = threading.Lock()
 
-    def complete(self, request, count=1):
+    def complete(self, request):
         question = request.messages[-1].text
         with self.lock:
             self.asked.append(content_hash(request))
             fault = self.faults[question].pop(0) if self.faults.get(question) else None
         if isinstance(fault, Exception):
             raise fault
-        return [Reply(CODE.format(question) if fault is None else fault, *self.tokens)]
+        return Reply(CODE.format(question) if fault is None else fault, *self.tokens)
 
 
 def questions(*texts, **fields):
@@ -177,13 +177,13 @@ def test_budgets_hold_with_concurrent_requests(seed, tmp_path):
         """Uses anything up to what it may, in varying time."""
 
         def complete(self, request):
-            (reply,) = super().complete(request)
+            reply = super().complete(request)
             most = Budget(prices=PRICES).max_spending(self, request).tokens - request.max_output_tokens
             with self.lock:
                 tokens = rng.randint(1, most), rng.randint(0, request.max_output_tokens)
                 seconds = rng.random() * 0.003
             time.sleep(seconds)
-            return [replace(reply, input_tokens=tokens[0], output_tokens=tokens[1])]
+            return replace(reply, input_tokens=tokens[0], output_tokens=tokens[1])
 
     faults = {str(k): [rng.choice(["no code", ProviderError("odd", malformed=True)])] for k in range(0, 60, 3)}
     limits = {"max_tokens": rng.randint(1, 3000)} if seed % 2 else {"max_cost": rng.randint(1, 4000)}
@@ -344,12 +344,12 @@ from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import Transcript
 
 class Model:
-    name, model, default_output_tokens, max_replies = "openai:m", "m", 50, 1
+    name, model, default_output_tokens = "openai:m", "m", 50
 
-    def complete(self, request, count=1):
+    def complete(self, request):
         if int(request.messages[0].text) % 2:
             threading.Event().wait()  # in flight for ever
-        return [Reply("def compute_reward(x):\\n    return x", 10, 5)]
+        return Reply("def compute_reward(x):\\n    return x", 10, 5)
 
 requests = [Request("s", (Message("user", str(k)),)) for k in range(6)]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored

@@ -42,7 +42,6 @@ def test_spending_of_round_and_search_is_shown():
     assert told == "1 reply, 10 tokens in and 20 out, price unknown; so far 30 tokens"
     told = screen.spending(Usage(1, 1, 1, None), Spent(1, 0.0))
     assert told == "1 reply, 1 token in and 1 out, price unknown; so far 1 token"
-    assert screen.spending(Usage(5, 1, 1, None, sent=2), Spent(1, 0.0)).startswith("2 requests (5 replies), ")
     assert screen.spending(Usage(), Spent()) == ""
 
 

@@ -1,4 +1,5 @@
 import builtins
+import functools
 import gc
 import math
 import pickle
@@ -8,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 from shaping_fakes import load
 
@@ -232,6 +234,8 @@ def test_torch_settings_are_restored_after_loading():
         ("setattr(torch.nn.Module, '__call__', max)", torch.nn.Module, "__call__"),
         ("setattr(np.linalg, 'norm', max)", np.linalg, "norm"),
         ("setattr(np.random, 'rand', max)", np.random, "rand"),
+        ("import functools\nsetattr(functools, 'partial', max)", functools, "partial"),
+        ("from scipy import special\nsetattr(special, 'expit', max)", scipy.special, "expit"),
     ],
 )
 def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):

@@ -330,11 +330,8 @@ def test_unsupported_function_is_refused_with_the_reason():
 
 
 @pytest.mark.slow
-def test_candidates_may_command_or_replace_position_drives(tmp_path):
-    file = tmp_path / "driven.yaml"
-    own = (FOLDER / "pendulum.yaml").read_text()
-    file.write_text(own.replace("maxEffort: 5.0", "maxEffort: 5.0\n  drive: position"))
-    cfg = config(f"{FOLDER}/pendulum.py:Rod@{file}")
+def test_candidates_may_command_or_replace_position_drives():
+    cfg = config(PENDULUM, "task.env.drive=position")
     made, faults = groups(cfg, aim=TARGET, motor=TORQUE.format("0.0 * dof_pos"))
     assert not faults
     env = environment(cfg, made)

@@ -111,7 +111,7 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
             "",
             ends(row.expected_ci_low, row.expected_ci_high),
         ),
-        "best": cell(row.p_best, "may be", "word") if row.contender else None,
+        "best": cell(row.fitness, "may be", "word") if row.contender else None,
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
         "steps to fitness": Cell("", "", "until") if speed and measured else None,
         **{metric.title: _metric_cell(row, name) for name, metric in METRICS.items() if metric.title},

@@ -18,7 +18,7 @@
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
     stress.csv           by envcoder-bench stress: a row per policy and disturbance; stress.json has how it was measured
-    report.html          the page of the run, by eval-shapers; until then status.html, which shows the progress
+    report.html          the page of the run, by eval-shapers
     videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file

@@ -87,7 +87,6 @@ class Provider(Protocol):
             transcript's keys.
         model: the model's name, by which prices are looked up.
         default_output_tokens: limit of a reply's tokens if the request has none.
-        max_replies: known limit of replies per request, whose prompt is then paid once.
     """
 
     @property
@@ -99,14 +98,8 @@ class Provider(Protocol):
     @property
     def default_output_tokens(self) -> int: ...
 
-    @property
-    def max_replies(self) -> int: ...
-
-    def complete(self, request: Request, count: int = 1) -> list[Reply]:
-        """Return 1 to ``count`` replies to a request; retries failures, but not of requests for several replies.
-
-        Returns:
-            Replies whose tokens add up to the provider's count. Their ``cost`` may be None; ``complete_all`` sets it.
+    def complete(self, request: Request) -> Reply:
+        """Return the reply to a request; failures are retried. Its ``cost`` may be None; ``complete_all`` sets it.
 
         Raises:
             ProviderError: if no reply came.

@@ -85,10 +85,10 @@ class Budget:
             return reply.cost
         return price.of(reply.input_tokens, reply.output_tokens)
 
-    def max_spending(self, provider: Provider, request: Request, replies: int = 1) -> Spent:
-        """Return the largest amount that a request for a number of replies can spend."""
+    def max_spending(self, provider: Provider, request: Request) -> Spent:
+        """Return the largest amount that a request can spend."""
         input_tokens = max_input_tokens(request)
-        output_tokens = replies * (request.max_output_tokens or provider.default_output_tokens)
+        output_tokens = request.max_output_tokens or provider.default_output_tokens
         price = self.price(provider)
         return Spent(input_tokens + output_tokens, price.of(input_tokens, output_tokens) if price else 0.0)
 
@@ -117,24 +117,6 @@ class Budget:
                 else:
                     self._changed.wait(0.2)
             return False
-
-    def reserve_several(
-        self, provider: Provider, request: Request, count: int, spent: Callable[[], Spent]
-    ) -> tuple[int, Spent]:
-        """Reserve the amount for two to ``count`` replies to one request, as many as possible without waiting.
-
-        Returns:
-            The number of replies and the reserved amount; zeros if not even two are possible.
-        """
-        with self._changed:
-            now = spent().plus(self._reserved)
-            # one reply is a request as any other, for which ``reserve`` waits
-            for replies in range(count, 1, -1):
-                amount = self.max_spending(provider, request, replies)
-                if not self.stopped and not self._exceeded_by(now.plus(amount)):
-                    self._reserved = self._reserved.plus(amount)
-                    return replies, amount
-        return 0, Spent()
 
     def stop(self, reason: str) -> None:
         """Send no more requests, as in the replayed search."""

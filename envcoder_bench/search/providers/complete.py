@@ -44,8 +44,6 @@ def complete_all(
     unusable: Callable[[Reply], str] = no_code,
     concurrency: int = 8,
     on_reply: Callable[[int, Reply], object] | None = None,
-    replies_per_request: int = 16,
-    on_request: Callable[[], None] | None = None,
 ) -> list[Reply]:
     """Return a reply for every request, from the transcript or from the provider.
 
@@ -56,9 +54,6 @@ def complete_all(
         unusable: returns why a reply is not usable, in one line, or an empty string; unusable ones are requested again.
         concurrency: largest number of requests in flight.
         on_reply: called with a request's index and reply as they arrive, in this thread.
-        replies_per_request: requests that differ only in ``sample`` are sent as one request for up to this many
-            replies, if the provider supports it.
-        on_request: called when a request has been answered by the provider, from any thread.
 
     Returns:
         A reply for each request, in order; ``finish`` and ``error`` tell failures.
@@ -69,13 +64,11 @@ def complete_all(
     """
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
-    asker = _Asker(provider, transcript, budget, unusable, replies_per_request, on_request or (lambda: None))
+    asker = _Asker(provider, transcript, budget, unusable)
     limit = provider.default_output_tokens
     complete = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
     replies: list[Reply | None] = [None] * len(complete)
     try:
-        for _ in _in_threads(asker.answer_together, _same_prompts(complete), concurrency, asker.cancelled):
-            pass
         for index, reply in _in_threads(asker.answer, complete, concurrency, asker.cancelled):
             replies[index] = reply
             if on_reply is not None:
@@ -96,7 +89,7 @@ class _Asker:
     """What all requests of one ``complete_all`` share.
 
     Attributes:
-        provider, transcript, budget, unusable, replies_per_request, on_request: arguments of ``complete_all``.
+        provider, transcript, budget, unusable: arguments of ``complete_all``.
         cancelled: set if the caller no longer waits.
         refused: reasons why a replayed search did not send a request; filled in as replies arrive.
     """
@@ -105,8 +98,6 @@ class _Asker:
     transcript: Transcript
     budget: Budget
     unusable: Callable[[Reply], str]
-    replies_per_request: int
-    on_request: Callable[[], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     refused: list[str] = field(default_factory=list)
 
@@ -135,33 +126,6 @@ class _Asker:
             error=reason + times if reason else answers[-1].error,
         )
 
-    def answer_together(self, requests: Sequence[Request]) -> None:
-        """Get replies to one prompt with few requests, if the provider supports several replies, and record them.
-
-        Args:
-            requests: requests that differ only in ``sample``; ``answer`` sends the remaining ones.
-        """
-        limit = self.replies_per_request
-        keys = [self.transcript.key(self.provider.name, request) for request in requests]
-        left = [pair for pair in zip(keys, requests) if self.transcript.find(pair[0]) is None]
-        while len(left) > 1 and not self.cancelled.is_set():
-            count = min(len(left), limit, self.provider.max_replies)
-            request = left[0][1]
-            count, reserved = self.budget.reserve_several(self.provider, request, count, self._spent)
-            if not count:
-                return
-            try:
-                replies = [self._with_cost(reply) for reply in self.provider.complete(request, count)]
-                self.on_request()
-                self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
-                left = left[len(replies) :]
-            except ProviderError as error:
-                if error.malformed:  # it is paid: fewer replies at a time would be paid again and again
-                    return
-                limit = count // 2  # their number may exceed a limit of the server
-            finally:
-                self.budget.release(reserved)
-
     def _ask(self, request: Request) -> Reply:
         """Return the recorded reply, or a new one."""
         key = self.transcript.key(self.provider.name, request)
@@ -173,11 +137,11 @@ class _Asker:
             if self.cancelled.is_set():
                 raise _Cancelled
             refused = Reply("", finish=BUDGET, error=self.budget.stopped)
-            self.transcript.add_replies([(key, request, refused)])  # so that a replay stops here, too
+            self.transcript.add(key, request, refused)  # so that a replay stops here, too
             return refused
         try:
             reply = self._with_cost(self._send(request))
-            self.transcript.add_replies([(key, request, reply)])
+            self.transcript.add(key, request, reply)
             if reply.finish == BUDGET:
                 self.refused.append(reply.error)
         finally:
@@ -190,9 +154,7 @@ class _Asker:
             if self.cancelled.is_set():
                 raise _Cancelled
             try:
-                reply = self.provider.complete(request)[0]
-                self.on_request()
-                return reply
+                return self.provider.complete(request)
             except ProviderError as error:
                 fault = str(error)
                 if not error.malformed:
@@ -204,14 +166,6 @@ class _Asker:
 
     def _with_cost(self, reply: Reply) -> Reply:
         return replace(reply, cost=self.budget.cost_of(self.provider, reply))
-
-
-def _same_prompts(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return groups of at least two requests that differ only in ``sample``."""
-    groups: dict[Request, dict[int, Request]] = {}
-    for request in requests:
-        groups.setdefault(replace(request, sample=0), {}).setdefault(request.sample, request)
-    return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
 def _in_threads(

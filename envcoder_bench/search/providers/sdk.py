@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
@@ -146,12 +147,23 @@ def http_client(sdk: Any, url: str, timeout: float, tell: Callable[[str], None],
     hooks = {"request": [sent], "response": [received]}
     options = {"timeout": http.Timeout(timeout, connect=CONNECT), "event_hooks": hooks}
     proxy = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
+    address = f"{proxy}: write an address such as http://proxy.example:3128"
+    if not is_local and not all(map(_is_port, map(getproxies().get, ("http", "https", "all")))):
+        raise UserError(address)
     try:
         return sdk.DefaultHttpxClient(**options, trust_env=not is_local)
     except (ImportError, ValueError) as error:  # httpx hides a proxy's password
         raise UserError(f"{proxy}: {error}") from error
     except http.InvalidURL as error:  # it may repeat a part of the password
-        raise UserError(f"{proxy}: write an address such as http://proxy.example:3128") from error
+        raise UserError(address) from error
+
+
+def _is_port(proxy: str | None) -> bool:
+    """Return whether the address of a proxy has a port from 1 to 65535, or none; httpx takes any number."""
+    try:
+        return urlsplit(f"//{(proxy or '').split('://')[-1]}").port != 0
+    except ValueError:
+        return False
 
 
 def _asked_wait(response: Any) -> str:
@@ -195,7 +207,7 @@ class Model:
         key = read_key(f"{kind.upper()}_API_KEY", self.url)
         self.sdk = import_sdk(kind)
         self.name = f"{kind}:{model}" + (f"@{self.url}" if self.url else "")
-        self.hide = hiding(key)
+        self.hide, self._notify = hiding(key), notify
         self._silence = f"no reply within {timeout:g} s (--reply_timeout)"
         http = http_client(self.sdk, self.url, timeout, lambda text: notify(f"{self.name}: {text}"), self.hide)
         self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
@@ -214,31 +226,33 @@ class Model:
         return {}
 
     def call(
-        self, create: Callable[..., Any], parameters: Callable[[], dict[str, Any]], read: Callable[[Any], list[Reply]]
-    ) -> list[Reply]:
+        self, create: Callable[..., Any], parameters: Callable[[], dict[str, Any]], read: Callable[[Any], Reply]
+    ) -> Reply:
         """Call a method of the SDK until it takes the parameters, read its response, and translate exceptions.
 
         Args:
             create: the method.
             parameters: returns its arguments, without those that are known to be unsupported.
-            read: converts a response, which may be incomplete, to replies.
+            read: converts a response, which may be incomplete, to a reply.
 
         Raises:
             ProviderError: if no reply came, also after the SDK's retries.
             UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
         """
-        for _ in range(len(_OPTIONAL) + 2):
+        for _ in range(len(_OPTIONAL) + 1):
             try:
                 return self._call_once(create, parameters(), read)
             except UnsupportedParameter as error:
                 self.unsupported.add(str(error))
             except Refused as error:
-                return [Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")]
+                return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
+            except ProviderError as error:
+                if error.malformed:
+                    self._notify(f"{error} (its tokens are not counted)")
+                raise
         raise UserError(f"{self.name} does not take {', '.join(sorted(self.unsupported))}")
 
-    def _call_once(
-        self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], list[Reply]]
-    ) -> list[Reply]:
+    def _call_once(self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], Reply]) -> Reply:
         sdk, who, hide = self.sdk, self.name, self.hide
         try:
             response = create(**parameters)
@@ -300,8 +314,6 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exc
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
             if name in sent and not limited and re.search(rf"['\"`]{name}['\"`]", text):
                 return UnsupportedParameter(name)
-        if "n" in sent and status != 413:  # messages differ; without n, other errors show next
-            return UnsupportedParameter("n")
     if status == 401:
         return UserError(f"{who}: the key was not accepted ({message})")
     if status == 404:
@@ -352,11 +364,6 @@ def cut_off(tokens: int) -> str:
         f"the reply was cut off after {counted(tokens, 'token')}: raise --max_output_tokens, or lower prompt.max_chars"
         " if prompt and reply fill the model's context"
     )
-
-
-def shares(total: int, count: int) -> list[int]:
-    """Divide a number of tokens into ``count`` nearly equal parts."""
-    return [total // count + (k < total % count) for k in range(count)]
 
 
 def clean_text(text: str | None) -> str:

@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,37 +101,29 @@ class Transcript:
         with self._lock:
             return self._replies.get(key)
 
-    def add_replies(self, replies: Sequence[tuple[Key, Request, Reply]]) -> None:
-        """Append replies; they are on disk when this returns. Raises UserError if they cannot be written."""
-        records = [
-            {"type": "reply", **_who(key, request), "request": _content(request), "reply": asdict(reply)}
-            for key, request, reply in replies
-        ]
+    def add(self, key: Key, request: Request, reply: Reply) -> None:
+        """Append a reply; it is on disk when this returns. Raises UserError if it cannot be written."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        who = {"time": now, "label": request.label, "provider": key[0], "hash": key[1]}
         with self._lock:
-            self._append(*records)
-            for key, _, reply in replies:
-                self._remember(key, reply)
+            self._append({"type": "reply", **who, "request": _content(request), "reply": asdict(reply)})
+            self._remember(key, reply)
 
     def _remember(self, key: Key, reply: Reply) -> None:
         self._spent = self._spent.plus(Spent(reply.input_tokens + reply.output_tokens, reply.cost or 0.0))
         if reply.finish not in (ERROR, BUDGET):
             self._replies[key] = reply
 
-    def _append(self, *records: dict[str, Any]) -> None:
-        lines = "".join(json.dumps(record, ensure_ascii=True) + "\n" for record in records).encode("ascii")
+    def _append(self, record: dict[str, Any]) -> None:
+        line = f"{json.dumps(record, ensure_ascii=True)}\n".encode("ascii")
         try:
             size = os.fstat(self._file).st_size
-            if os.write(self._file, lines) != len(lines):
+            if os.write(self._file, line) != len(line):
                 os.ftruncate(self._file, size)
                 raise OSError(0, "a record was written only in part; is the disk full?")
             os.fsync(self._file)
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
-
-
-def _who(key: Key, request: Request) -> dict[str, Any]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"time": now, "label": request.label, "provider": key[0], "hash": key[1]}
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -218,8 +210,6 @@ class ReplayProvider:
         by_label: number of requests with other content that were found by their label.
     """
 
-    max_replies = 1
-
     def __init__(self, path: Path) -> None:
         """Read a transcript, or the ``transcript.jsonl`` of a search's folder.
 
@@ -262,11 +252,11 @@ class ReplayProvider:
             raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
         return "" if system == self._system else _first_difference(self._system, system)
 
-    def complete(self, request: Request, count: int = 1) -> list[Reply]:
+    def complete(self, request: Request) -> Reply:
         """Return the recorded reply. Raises UserError if there is none."""
         reply = self._by_content.get(content_hash(request))
         if reply is not None:
-            return [reply]
+            return reply
         reply = self._by_label.get((request.label, request.attempt))
         who = request.label or "a request without a label"
         if reply is None or not request.label:
@@ -275,7 +265,7 @@ class ReplayProvider:
             again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
             raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
         self.by_label += 1
-        return [reply]
+        return reply
 
 
 def _natural(label: str) -> tuple[tuple[int, str], ...]:

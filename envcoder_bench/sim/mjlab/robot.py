@@ -92,7 +92,10 @@ class MjlabRobot(Robot):
         self._joints = [model.joint(f"{self.name}/{joint}").id for joint in entity.joint_names]
         self._set_limits()
         touched = self._world.scene.sensors[TOUCH].primary_names
-        self._touched = [touched.index(body) for body in self.body_names]
+        # indices on the device: lists would be copied to it in each step
+        self._touched = self._indices([touched.index(body) for body in self.body_names])
+        self._forced = self._indices(self._bodies)
+        self._xyzw, self._wxyz = self._indices([1, 2, 3, 0]), self._indices([3, 0, 1, 2])
         self.feet = self._find_feet()
         # what sensors measure
         casting = [x for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
@@ -102,6 +105,9 @@ class MjlabRobot(Robot):
         self.sensors = {"dof_pos": joints, "dof_vel": joints, **base, **({"measured_heights": rays} if rays else {})}
         self._errors: Mapping[str, Tensor] = {}
         self._measured = list(self._built_in_sensors())
+
+    def _indices(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, device=self._world.device)
 
     def _set_limits(self) -> None:
         model, joints = self._model, self._joints
@@ -161,7 +167,7 @@ class MjlabRobot(Robot):
         pose, velocity = data.root_link_pose_w, data.root_link_vel_w
         if not self.floating:
             velocity = torch.zeros_like(velocity)
-        return torch.cat([pose[:, :3], pose[:, [4, 5, 6, 3]], velocity], dim=1)
+        return torch.cat([pose[:, :3], pose[:, 3:][:, self._xyzw], velocity], dim=1)
 
     @property
     def dof_pos(self) -> Tensor:
@@ -180,7 +186,7 @@ class MjlabRobot(Robot):
         return self._world.scene.sensors[TOUCH].data.force[:, self._touched]
 
     def track(self, bodies: Sequence[int]) -> Callable[[], Tensor]:
-        geoms = [outermost_geom(self._model, self._bodies[body]) for body in bodies]
+        geoms = self._indices([outermost_geom(self._model, self._bodies[body]) for body in bodies])
         return lambda: self._sim.data.geom_xpos[:, geoms]
 
     # disturbances
@@ -217,7 +223,7 @@ class MjlabRobot(Robot):
             self.notes.append(f"strength, gains: of {others} the limits of the effort alone, as they are not linear")
 
     def apply_forces(self, forces: Tensor) -> None:
-        self._world.pushed = (torch.tensor(self._bodies, device=forces.device), forces)
+        self._world.pushed = (self._forced, forces)
 
     def tilt(self, gravity: Tensor) -> bool:
         self._entity.data.gravity_vec_w.copy_(gravity)
@@ -227,7 +233,7 @@ class MjlabRobot(Robot):
         manager = self._world.action_manager
         manager.action.copy_(actions[:, : manager.total_action_dim])
 
-    def measure(self, errors: Mapping[str, Tensor]) -> None:
+    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
         self._errors = errors
 
     @contextmanager
@@ -252,8 +258,8 @@ class MjlabRobot(Robot):
             arrays["cvel"][:, root, 3:] += errors["linear_velocity"] + torch.cross(
                 errors["angular_velocity"], lever, dim=1
             )
-            quat = noise.turned(arrays["xquat"][:, root][:, [1, 2, 3, 0]], errors["orientation"])
-            arrays["xquat"][:, root] = quat[:, [3, 0, 1, 2]]
+            quat = noise.turned(arrays["xquat"][:, root][:, self._xyzw], errors["orientation"])
+            arrays["xquat"][:, root] = quat[:, self._wxyz]
         for address, width, quantity, column in self._measured:
             arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
         first = 0

@@ -217,14 +217,8 @@ class Driver:
 
     def _refresh_base(self) -> None:
         """Compute a legged task's tensors of its base, which its reset leaves at those of the last episode."""
-        task = self.task
-        if not all(hasattr(task, name) for name in ("root_states", "gravity_vec", *_BASE)):
-            return
-        roots = task.root_states
-        turn = roots[:, 3:7]
-        vectors = (roots[:, 7:10], roots[:, 10:13], task.gravity_vec)
-        for name, x in zip(_BASE, (turn, *(quat_rotate_inverse(turn, vector) for vector in vectors))):
-            getattr(task, name).copy_(x)
+        for kept, x in of_base(self.task):
+            kept.copy_(x)
 
     def refresh(self) -> None:
         """Refresh all acquired tensors."""
@@ -247,6 +241,17 @@ class Driver:
             for name in names:
                 del attributes[name]
             attributes.update(before)
+
+
+def of_base(task: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return the tensors that a legged task keeps of its base, each with its value for the present root states."""
+    if not all(hasattr(task, name) for name in ("root_states", "gravity_vec", *_BASE)):
+        return []
+    roots = task.root_states
+    turn = roots[:, 3:7]
+    vectors = (roots[:, 7:10], roots[:, 10:13], task.gravity_vec)
+    values = (turn, *(quat_rotate_inverse(turn, vector) for vector in vectors))
+    return [(getattr(task, name), x) for name, x in zip(_BASE, values)]
 
 
 class StepDriver(Driver):

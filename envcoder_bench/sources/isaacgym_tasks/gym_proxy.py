@@ -11,7 +11,7 @@ from torch.autograd.graph import increment_version
 
 from envcoder_bench.core.torch_settings import settings_kept
 
-_STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
+STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
 # what they set acts on other tensors in the next simulate
 _WRITERS = ("set_actor_root_state_tensor", "set_dof_state_tensor", "set_dof_position_target_tensor",
             "set_dof_velocity_target_tensor", "set_dof_actuation_force_tensor", "apply_rigid_body_force")  # fmt: skip
@@ -46,6 +46,16 @@ class GymProxy:
         self.acquired: list[str] = []
         self.steps = 0
         self.own_properties: OwnProperties | None = None
+        self._kept: Sequence[str] = ()
+
+    @contextlib.contextmanager
+    def kept(self, refreshes: Sequence[str]) -> Iterator[None]:
+        """Omit these refreshes inside the block."""
+        self._kept = refreshes
+        try:
+            yield
+        finally:
+            self._kept = ()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._gym, name)
@@ -76,12 +86,12 @@ class GymProxy:
         return acquire
 
     def _refreshing(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        state = name in _STATES
+        state = name in STATES
 
         def refresh(*args: Any) -> Any:
             tensors = self._acquired.get(name, {}).values()
             counts = (self._written if state else 0, self._stepped)
-            if tensors and self._fresh.get(name) == (*counts, *(x._version for x in tensors)):
+            if name in self._kept or (tensors and self._fresh.get(name) == (*counts, *(x._version for x in tensors))):
                 return True
             result = method(*args)
             for x in tensors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.settings import plain
+from envcoder_bench.sim.base import Robot
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaacgym_tasks.driver import TERMS, Driver, Resets, make_driver
@@ -26,6 +28,7 @@ from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 
 if TYPE_CHECKING:
+    from envcoder_bench.sources.isaacgym_tasks.robot import IsaacRobot
     from mujoco_batches.physics.live_tensors import PoseSource
 
 log = logging.getLogger(__name__)
@@ -101,6 +104,8 @@ class IsaacTask(Task):
         self._first = self.get_state()
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.driver.num_actions, device=self.device)))
         self._begun: Tensor | None = None
+        self._robot: IsaacRobot | None = None
+        self._commanded: Tensor | None = None
 
     def _take_facts(self, facts: Facts, fitness: Fitness | None) -> None:
         """Set what is known of the task before it is constructed."""
@@ -159,6 +164,54 @@ class IsaacTask(Task):
         source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
         return None if source is None else source()
 
+    def robot(self) -> Robot | None:
+        actor = self.scene.robot
+        if actor is None or getattr(self.isaac.sim, "engine", None) is None:
+            return None
+        from envcoder_bench.sources.isaacgym_tasks.robot import IsaacRobot  # it imports MuJoCo
+
+        self._robot = robot = IsaacRobot(self.isaac, self.driver, self.scene, actor, self._begin_anew)
+        self.driver.moments.observing = self._observing
+        return robot
+
+    def _observing(self) -> AbstractContextManager[None]:
+        """Return the context of the task's own observation: commands that are set, and sensors that err."""
+        if self._commanded is not None:
+            width = self._commanded.shape[1]
+            self.isaac.commands[:, :width] = self._commanded
+            self.isaac.commands[:, 3:] = 0.0  # the heading
+        return nullcontext() if self._robot is None else self._robot.erring(self._groups.actions)
+
+    # velocity commands, of tasks as in legged_gym and IsaacGymEnvs' Anymal
+
+    def velocity_ranges(self) -> dict[str, float]:
+        isaac, commands = self.isaac, getattr(self.isaac, "commands", None)
+        if not isinstance(commands, Tensor) or commands.dim() != 2 or commands.shape[1] not in (3, 4):
+            return {}
+        ranges = getattr(isaac, "command_ranges", None)
+        names = {"x": "lin_vel_x", "y": "lin_vel_y", "yaw": "ang_vel_yaw"}
+        of_axis = {axis: getattr(isaac, f"command_{axis}_range", None) for axis in names}
+        if isinstance(ranges, Mapping):
+            of_axis = {axis: ranges.get(name) for axis, name in names.items()}
+        heading = getattr(getattr(getattr(isaac, "cfg", None), "commands", None), "heading_command", True)
+        if commands.shape[1] == 4 and heading:  # the yaw rate follows from it
+            del of_axis["yaw"]
+        ends = {axis: max(abs(float(x)) for x in ends) for axis, ends in of_axis.items() if ends is not None}
+        return {axis: end for axis, end in ends.items() if end > 0.0}
+
+    def command(self, velocities: Tensor) -> None:
+        self._commanded = velocities[:, : 3 if "yaw" in self.velocity_ranges() else 2]
+        self.driver.moments.observing = self._observing
+
+    def unmeasured(self, group: int) -> set[str]:
+        return self.driver.moments.unmeasured(self.isaac)
+
+    def _begin_anew(self) -> None:
+        """Take the present tensors for the first state."""
+        self._sync()
+        self._note_observed()
+        self._first = self.get_state()
+
     # groups
 
     def attach(self, groups: EnvGroups) -> None:
@@ -168,7 +221,7 @@ class IsaacTask(Task):
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
         # asked once here, because each step would wait for the device
-        self._commanded, self._begins, self._aims = (
+        self._commands_drives, self._begins, self._aims = (
             bool(x.any()) for x in (groups.commands, groups.initial_states, groups.goals)
         )
         if self._randomizer is not None:
@@ -179,9 +232,7 @@ class IsaacTask(Task):
             tensors.make_alike(self.isaac, self.rows, self.histories, groups.lanes)
             self.driver.place(groups.lanes)
             self.scene.make_alike(groups.lanes)
-            self._sync()
-            self._note_observed()
-            self._first = self.get_state()
+            self._begin_anew()
         if self._randomizer is not None:
             self._randomizer.attach(groups.seeds, groups.lanes)
 
@@ -212,11 +263,13 @@ class IsaacTask(Task):
 
     def step(self, command: Tensor) -> None:
         # commands of candidates go to the proxy, actions to the task
-        self._gym.command = command if self._commanded else None
+        self._gym.command = command if self._commands_drives else None
         width = min(self.default_action_dim or 0, self._groups.actions.shape[1])
         actions = torch.zeros(self.num_envs, self.default_action_dim or 0, device=self.device)
         actions[:, :width] = self._groups.actions[:, :width] * self._own_actions
         # physics and judgement, by the task's own methods
+        if self._robot is not None:
+            self._sync()  # the state has what sensors measure
         self._scoring.note_solved()
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
@@ -277,6 +330,8 @@ class IsaacTask(Task):
     def settle(self) -> None:
         """Show every environment what its observation reads, whatever other environments did since the step."""
         if self._begun_since is not None:
+            with self.driver.moments.observing():
+                self._sync()
             for key, x in self._observed.items():
                 rows = self._begun_since.view(-1, *[1] * (x.dim() - 1))
                 torch.where(rows, self.state[key], x, out=x)

@@ -9,10 +9,20 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 REWARD = "rew_buf"
 OBSERVATIONS = ("compute_observations", "_compute_observations")
+# attributes by what they are, with the words of ``stress/sensors.py``
+_UNMEASURED = {
+    "base_lin_vel": "the base's linear velocity",
+    "root_states": "the base's linear velocity",
+    "measured_heights": "heights of the ground",
+    "contact_forces": "forces of contacts",
+    "vec_sensor_tensor": "forces of contacts",
+    "potentials": "the place of the target",
+}
 # what a step returns: functions of candidates read the present values at any moment
 _RETURNED = (REWARD, "obs_buf", "states_buf", "privileged_obs_buf")
 
@@ -26,6 +36,7 @@ class Moments:
     Attributes:
         results: attributes that the step returns, and those that are assigned together with the reward, such as
             ``reset_goal_buf``; the others keep the values that the reward read.
+        observing: returns a context in which the task observes, such as that of sensors with errors.
         judged, observed: whether the task has begun its reward, and has observed, in this step.
     """
 
@@ -36,6 +47,7 @@ class Moments:
         self.judged = self.observed = True  # outside of a step
         self._before_reward: Callable[[], None] = _nothing
         self._after_observation: Callable[[], None] = _nothing
+        self.observing: Callable[[], AbstractContextManager[None]] = nullcontext
         for name in methods:
             setattr(task, name, self._with_reward(getattr(task, name)))
         for name in OBSERVATIONS:
@@ -58,6 +70,15 @@ class Moments:
             self._after_observation()
         self.judged = self.observed = True
 
+    @staticmethod
+    def unmeasured(task: Any) -> set[str]:
+        """Return what a task's own observation reads and a robot does not measure, in words."""
+        names: set[str] = set()
+        for name in OBSERVATIONS:
+            function = inspect.unwrap(getattr(type(task), name, _nothing))
+            names |= {*function.__code__.co_names}
+        return {meaning for name, meaning in _UNMEASURED.items() if name in names}
+
     def _with_reward(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -71,10 +92,11 @@ class Moments:
     def _with_observation(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            result = method(*args, **kwargs)
-            if not self.observed:
-                self.observed = True
-                self._after_observation()
+            with self.observing():
+                result = method(*args, **kwargs)
+                if not self.observed:
+                    self.observed = True
+                    self._after_observation()
             return result
 
         return wrapped

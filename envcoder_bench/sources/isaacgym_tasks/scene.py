@@ -1,6 +1,7 @@
 """The actors of an Isaac Gym simulation: names, limits, drives, and the states that candidates may set."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,23 @@ from envcoder_bench.sources.isaacgym_tasks.gym_proxy import GymProxy, OwnPropert
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
 
+@dataclass(frozen=True)
+class Actor:
+    """An actor by its handle and its place among those of an environment; bodies and DOFs are those of its tensors."""
+
+    handle: int
+    place: int
+    bodies: slice
+    dofs: slice
+    body_names: tuple[str, ...]
+
+
 class Scene:
     """Actors of the environments, read and written through ``gym`` alone; all environments have the same actors.
 
     Attributes:
+        envs: handles of the environments.
+        robot: the first actor with DOFs; None without one.
         num_dofs: number of DOFs of an environment.
         dof_names, body_names: in the order of the tensors, prefixed with the actor's name if there are several actors.
         objects: keys of the state for free actors other than the first, with their index in the environment.
@@ -29,12 +43,13 @@ class Scene:
     def __init__(self, gym: GymProxy, sim: Any, num_envs: int) -> None:
         self._gym, self._sim, self._num_envs = gym, sim, num_envs
         envs = [gym.get_env(sim, k) for k in range(num_envs)]
-        self._envs = envs
+        self.envs = envs
         first = envs[0]
         self._actors = [gym.get_actor_handle(first, k) for k in range(gym.get_actor_count(first))]
         names = [gym.get_actor_name(first, actor) for actor in self._actors]
         counts = [gym.get_actor_dof_count(first, actor) for actor in self._actors]
         self._dof_counts, self.num_dofs = counts, sum(counts)
+        self.robot = self._first_with_dofs(counts)
         driven = [name for name, count in zip(names, counts) if count]
         self.dof_names = self._names("dof", names, len(driven) > 1)
         self.body_names = self._names("rigid_body", names, len(names) > 1)
@@ -52,10 +67,19 @@ class Scene:
         self._mode_of: list[int] = [0] * num_envs
         self._read_limits()
 
+    def _first_with_dofs(self, counts: list[int]) -> Actor | None:
+        place = next((k for k, count in enumerate(counts) if count), None)
+        if place is None:
+            return None
+        bodies = [self._gym.get_actor_rigid_body_count(self.envs[0], actor) for actor in self._actors]
+        first, handle = sum(bodies[:place]), self._actors[place]
+        names = tuple(self._gym.get_actor_rigid_body_names(self.envs[0], handle))
+        return Actor(handle, place, slice(first, first + bodies[place]), slice(0, counts[place]), names)
+
     def _names(self, kind: str, actors: list[str], several: bool) -> tuple[str, ...]:
         names_of_kind: list[str] = []
         for handle, actor in zip(self._actors, actors):
-            names = getattr(self._gym, f"get_actor_{kind}_names")(self._envs[0], handle)
+            names = getattr(self._gym, f"get_actor_{kind}_names")(self.envs[0], handle)
             names_of_kind += [f"{actor}/{name}" if several else name for name in names]
         return tuple(names_of_kind)
 
@@ -63,7 +87,7 @@ class Scene:
         """Return actors of one body other than the first, by their keys in the state."""
         objects: dict[str, int] = {}
         for k, (actor, name) in enumerate(zip(self._actors, names)):
-            if k and self._gym.get_actor_rigid_body_count(self._envs[0], actor) == 1:
+            if k and self._gym.get_actor_rigid_body_count(self.envs[0], actor) == 1:
                 objects[f"{name}_state" if f"{name}_state" not in objects else f"{name}{k}_state"] = k
         return objects
 
@@ -107,7 +131,7 @@ class Scene:
         # in the engine's model, names begin with the number of their actor
         kinds = [getattr(self._gym, f"get_actor_{kind}_names") for kind in ("dof", "rigid_body")]
         dofs, bodies = (
-            [f"{k}/{x}" for k, actor in enumerate(self._actors) for x in names(self._envs[0], actor)] for names in kinds
+            [f"{k}/{x}" for k, actor in enumerate(self._actors) for x in names(self.envs[0], actor)] for names in kinds
         )
         joints = {name: model.joint(x).id for name, x in zip(self.dof_names, dofs)}
         qpos[[int(model.jnt_qposadr[joint]) for joint in joints.values()]] = dof_pos
@@ -126,6 +150,10 @@ class Scene:
             states["dof_pos"], states["dof_vel"] = dofs[..., 0], dofs[..., 1]
         states.update({key: roots[:, k] for key, k in self.objects.items()})
         return states
+
+    def roots(self, actor: Actor) -> Tensor:
+        """Return the root states of an actor as a live view ``(num_envs, 13)``."""
+        return self._roots.view(self._num_envs, -1, 13)[:, actor.place]
 
     def write(self, mask: Tensor, states: dict[str, Tensor]) -> None:
         """Set the states of ``keys`` where ``mask`` is True, from values for all environments."""
@@ -165,14 +193,14 @@ class Scene:
             properties["driveMode"] = np.where(driven, EFFORT, asked["driveMode"])
         elif mode == POS:
             properties["driveMode"] = np.where(properties["stiffness"] > 0, POS, properties["driveMode"])
-        self._gym.set_actor_dof_properties(self._envs[env], actor, properties)
+        self._gym.set_actor_dof_properties(self.envs[env], actor, properties)
 
     def set_dof_properties(self, env: int, actor: int, values: Mapping[str, np.ndarray]) -> None:
         """Set columns ``(dofs,)`` of the properties of an actor's DOFs, whoever commands its drives."""
         if (env, actor) not in self._own_properties:
             commanded = self._mode_of[env] != 0  # then the present properties are not the task's
             properties = (
-                self._properties[actor] if commanded else self._gym.get_actor_dof_properties(self._envs[env], actor)
+                self._properties[actor] if commanded else self._gym.get_actor_dof_properties(self.envs[env], actor)
             )
             self._own_properties[env, actor] = properties.copy()
         rows = self._own_properties[env, actor]
@@ -184,19 +212,19 @@ class Scene:
         """Copy properties of shapes, bodies and DOFs to every environment from the one whose index is its lane."""
         gym, first = self._gym, lanes.tolist()
         for actor in self._actors:
-            shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
-            bodies = [[inertial(b) for b in gym.get_actor_rigid_body_properties(env, actor)] for env in self._envs]
+            shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self.envs]
+            bodies = [[inertial(b) for b in gym.get_actor_rigid_body_properties(env, actor)] for env in self.envs]
             driven = actor in self._properties
-            dofs = [gym.get_actor_dof_properties(env, actor) for env in self._envs] if driven else []
+            dofs = [gym.get_actor_dof_properties(env, actor) for env in self.envs] if driven else []
             for k, lane in enumerate(first):
                 if shapes[k] != shapes[lane]:
-                    properties = gym.get_actor_rigid_shape_properties(self._envs[lane], actor)
-                    gym.set_actor_rigid_shape_properties(self._envs[k], actor, properties)
+                    properties = gym.get_actor_rigid_shape_properties(self.envs[lane], actor)
+                    gym.set_actor_rigid_shape_properties(self.envs[k], actor, properties)
                 if bodies[k] != bodies[lane]:
-                    properties = gym.get_actor_rigid_body_properties(self._envs[lane], actor)
-                    gym.set_actor_rigid_body_properties(self._envs[k], actor, properties, False)
+                    properties = gym.get_actor_rigid_body_properties(self.envs[lane], actor)
+                    gym.set_actor_rigid_body_properties(self.envs[k], actor, properties, False)
                 if driven and not np.array_equal(dofs[k], dofs[lane]):
-                    gym.set_actor_dof_properties(self._envs[k], actor, dofs[lane])
+                    gym.set_actor_dof_properties(self.envs[k], actor, dofs[lane])
 
     def get_state(self) -> dict[str, Tensor]:
         """Return the simulation's state on the CPU; with NVIDIA's ``isaacgym``, only positions and velocities."""

@@ -80,10 +80,10 @@ def compute_terminal(root_states, termination_height):
 
 def compute_initial_state(state_dict):
     """At rest facing the target; joint angles within 0.2 rad of the initial ones, velocities within 0.1 rad/s."""
-    n, device = state_dict["dof_pos"].shape[0], state_dict["dof_pos"].device
-    dof_pos = state_dict["initial_dof_pos"] + torch_rand_float(-0.2, 0.2, (n, 8), device)
+    shape, device = state_dict["dof_pos"].shape, state_dict["dof_pos"].device
+    dof_pos = state_dict["initial_dof_pos"] + torch_rand_float(-0.2, 0.2, shape, device)
     return {
         "root_states": state_dict["initial_root_states"],
         "dof_pos": tensor_clamp(dof_pos, state_dict["dof_limits_lower"], state_dict["dof_limits_upper"]),
-        "dof_vel": torch_rand_float(-0.1, 0.1, (n, 8), device),
+        "dof_vel": torch_rand_float(-0.1, 0.1, shape, device),
     }

@@ -6,27 +6,10 @@ observation see the state after the physics step they evaluate.
 
 import torch
 
-from envcoder_bench.tasks.ant.human import compute_terminal, compute_torque
-from envcoder_bench.torch_utils import (
-    compute_heading_and_up,
-    compute_rot,
-    normalize_angle,
-    tensor_clamp,
-    torch_rand_float,
-    unscale,
-)
+from envcoder_bench.tasks.ant.human import compute_initial_state, compute_terminal, compute_torque, projections
+from envcoder_bench.torch_utils import compute_rot, normalize_angle, unscale
 
 ACTION_DIM = 21
-
-
-def projections(state_dict):
-    """Torso quaternion, and how far its up axis points up and its forward axis to the target, ``(n,)`` each."""
-    root_states, forward, up = state_dict["root_states"], state_dict["basis_vec0"], state_dict["basis_vec1"]
-    to_target = (state_dict["targets"] - root_states[:, 0:3]) * (1.0 - up)  # horizontal
-    torso_quat, up_proj, heading_proj, _, _ = compute_heading_and_up(
-        root_states[:, 3:7], state_dict["inv_start_rot"], to_target, forward, up, 2
-    )
-    return torso_quat, up_proj, heading_proj
 
 
 def compute_reward(state_dict):
@@ -77,14 +60,3 @@ def compute_observation(state_dict):
         ),
         dim=-1,
     )
-
-
-def compute_initial_state(state_dict):
-    """At rest facing the target; joint angles within 0.2 rad of zero, in their ranges, velocities within 0.1 rad/s."""
-    n, device = state_dict["dof_pos"].shape[0], state_dict["dof_pos"].device
-    dof_pos = state_dict["initial_dof_pos"] + torch_rand_float(-0.2, 0.2, (n, 21), device)
-    return {
-        "root_states": state_dict["initial_root_states"],
-        "dof_pos": tensor_clamp(dof_pos, state_dict["dof_limits_lower"], state_dict["dof_limits_upper"]),
-        "dof_vel": torch_rand_float(-0.1, 0.1, (n, 21), device),
-    }

@@ -1,21 +1,17 @@
 """With mjlab itself: its robots meet the disturbances of the stress grid."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from driven import CARTPOLE, G1, GO1, ROUGH_GO1
-from scripted_policies import Script, groups_of, stress_of
+from scripted_policies import Script, disturbed, groups_of, stress_of
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.sim.base import Variation
 from envcoder_bench.stress.commands import probe_commands
-from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import acting
 from envcoder_bench.tasks.base import EnvGroups
 
@@ -41,19 +37,6 @@ def g1():
     return groups_of(f"mjlab:{G1}", TEXT, list(POLICIES))
 
 
-def disturbed(spec, groups, settings=SMALL, **columns):
-    """An environment of one group where only some axes have values, the same in all draws."""
-    grid = settings.grid
-    values = grid.draws * 0.0 + [grid.column(axis.name)[0] for axis in grid.axes]
-    for name, value in columns.items():
-        values[:, [axis.name for axis in grid.axes].index(name)] = value
-    layout = GroupLayout(1, (1 + settings.draws) * settings.episodes)
-    task = build_task(spec, layout.num_envs)
-    robot = task.robot()
-    assert robot is not None
-    return DisturbedEnv(task, robot, layout, [groups[0].evaluation], 0, replace(grid, draws=values))
-
-
 def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_evaluation(g1):
     spec, groups = g1
     stress = stress_of(spec, groups, POLICIES, SMALL)
@@ -73,7 +56,7 @@ def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_
 
 
 def test_sensors_err_and_late_actions_are_observed_as_they_were_asked(g1):
-    env = disturbed(*g1, noise=0.5, delay=20.0)
+    env = disturbed(*g1, SMALL, noise=0.5, delay=20.0)
     task = env.task
     with torch.no_grad():
         obs = env.begin_all(EVALUATION_STEP)
@@ -157,8 +140,8 @@ def test_models_differ_by_the_factors(backend):
 
 def test_a_slope_and_pushes_move_the_cart():
     spec, groups = groups_of(f"mjlab:{CARTPOLE}", TEXT, ["a"])
-    slope = disturbed(spec, groups, slope=0.1)
-    push = disturbed(spec, groups, push=0.5)
+    slope = disturbed(spec, groups, SMALL, slope=0.1)
+    push = disturbed(spec, groups, SMALL, push=0.5)
     moved = {}
     for name, env in (("slope", slope), ("push", push)):
         with torch.no_grad():
@@ -168,7 +151,7 @@ def test_a_slope_and_pushes_move_the_cart():
             for _ in range(2 * env._push_steps if name == "push" else 1):
                 env.advance(torch.zeros_like(env.actions))
                 env.step_count += 1
-        moved[name] = env.sim.dof_vel[:, 0] - env.sim.dof_vel[: SMALL.episodes, 0].repeat(1 + SMALL.draws)
+        moved[name] = env.robot.dof_vel[:, 0] - env.robot.dof_vel[: SMALL.episodes, 0].repeat(1 + SMALL.draws)
         assert not bool(env.task.world.sim.data.xfrc_applied[:].any())  # forces of this step alone
     fallen = moved["slope"][SMALL.episodes :] / (-9.81 * 0.0998 * slope.task.dt)
     assert bool(((fallen > 0.8) & (fallen < 1.3)).all()), fallen
@@ -178,13 +161,13 @@ def test_a_slope_and_pushes_move_the_cart():
 
 def test_noise_of_rays_is_observed_alone():
     """Rewards and ends of the next step read where rays hit without noise."""
-    env = disturbed(*groups_of(f"mjlab:{ROUGH_GO1}", TEXT, ["a"]), noise=1.0)
+    env = disturbed(*groups_of(f"mjlab:{ROUGH_GO1}", TEXT, ["a"]), SMALL, noise=1.0)
     env.begin_all(EVALUATION_STEP)
     sensor = next(x for x in env.task.world.scene.sensors.values() if hasattr(x, "_ray_dist"))
     hits, distances = sensor.data.hit_pos_w.clone(), sensor.data.distances.clone()
     env.task.world.sensed()
     assert torch.equal(sensor.data.hit_pos_w, hits) and torch.equal(sensor.data.distances, distances)
-    with env.sim.erring():
+    with env.robot.erring():
         env.task.world.sensed()
         assert not torch.equal(sensor.data.hit_pos_w, hits)
     assert torch.equal(sensor.data.hit_pos_w, hits) and torch.equal(sensor.data.distances, distances)
