@@ -177,7 +177,7 @@ def test_isaac_gym_task_is_exported_without_command_and_model(tmp_path):
             "{foreign} --candidate plain",
             "is of another task or candidate: it has 7 observations and 1 actions, and plain",
         ),
-        ("{damaged} --candidate plain", "policy_seed_0.pth cannot be read: it is damaged, or not a policy"),
+        ("{damaged} --candidate plain", ".pth cannot be read: it is damaged, or not a policy"),
         ("{unfit} --candidate plain", "the policy does not fit the network of the config"),
     ],
 )
