@@ -60,6 +60,16 @@ COLUMNS: dict[str, list[Column]] = {
         ("GPU memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         learning_tables.MEASURED_WITH,
     ],
+    "planted": [
+        ("planted", lambda r: r["fault"]),
+        ("fitness", lambda r: f"{r['fitness']:.2f}"),
+        ("worst 10%", lambda r: f"{r['worst_decile']:.2f}"),
+        ("action acceleration, 1/s^2", lambda r: f"{r['action_acceleration']:,}"),
+        ("gain", lambda r: f"{r['gain']:.2f}"),
+        ("dead zone", lambda r: f"{r['dead_zone']:.2f}"),
+        ("drift x, y, yaw", lambda r: ", ".join(f"{x:.2f}" for x in r["drift"].values())),
+        learning_tables.MEASURED_WITH,
+    ],
     "processes": [
         ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
         ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
@@ -191,6 +201,7 @@ COLUMNS["headline"] = COLUMNS["speed"]
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
+    "planted": ("fault",),
     "equal_designs": ("case",),
     "different_designs": ("case",),
     "extended_designs": ("case", "candidates"),
