@@ -62,6 +62,13 @@ MEASUREMENTS = {
          "--envs": (64, "environments of each candidate"), "--iterations": (100, "iterations"),
          "--points": (8, "evaluations")},
     ),
+    "planted": (
+        "measurements.stress",
+        "faults that are planted in a trained policy, and what the columns of its stress say of them",
+        {"--run": ("", "a run of Anymal with the human baseline; without one it is trained, on the CPU"),
+         "--envs": (256, "environments"), "--iterations": (450, "iterations"),
+         "--draws": (16, "draws of the stress grid"), "--episodes": (2, "episodes of each draw, of 5 s")},
+    ),
     "searches": (
         "measurements.searches",
         "searches by evolve with variants of reward terms and without, in pairs",

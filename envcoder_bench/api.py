@@ -154,6 +154,7 @@ def stress_run(
     seconds: float | None = None,
     candidates: Sequence[str] = (),
     device: str = "auto",
+    physics: bool = False,
 ) -> Stress:
     """Play the final policies of a run under disturbances, as ``envcoder-bench stress`` does, and return what is known.
 
@@ -164,6 +165,7 @@ def stress_run(
         draws, episodes, seconds: less than the whole grid and full episodes, for a quick look.
         candidates: names; empty: all that have policies.
         device: auto, cpu or cuda:N.
+        physics: whether also to play the episodes without disturbances in other physics.
 
     Raises:
         UserError: bad input, or a task whose robot cannot be disturbed.
@@ -171,7 +173,7 @@ def stress_run(
     from envcoder_bench.stress import measure
 
     folder = run.folder if isinstance(run, RunResult) else Path(run)
-    return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, candidates, device)).stress
+    return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, candidates, device, physics)).stress
 
 
 @checked_arguments

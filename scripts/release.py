@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +85,10 @@ def main() -> int:
             print(f"{_distribution(name)}: {built.stdout if built.returncode else 'sdist and wheel'}", flush=True)
             if built.returncode:
                 return built.returncode
+    faults = [fault for name in FOLDERS for fault in wheel_faults(name, DIST)]
+    if faults:
+        print(*faults, sep="\n", file=sys.stderr)
+        return 1
     files = [file for name in FOLDERS for file in sorted(DIST.glob(f"{_distribution(name)}-*"))]
     checked = subprocess.run(
         [sys.executable, "-m", "twine", "check", "--strict", *files], stdout=subprocess.PIPE, text=True
@@ -101,6 +106,22 @@ def main() -> int:
             "CITATION.cff has no repository-code: the READMEs have no links. Add it before an upload.", file=sys.stderr
         )
     return 0
+
+
+def wheel_faults(folder: str, dist: Path) -> list[str]:
+    """Return the files of a package that its wheel lacks, and those that it has besides."""
+    name = _distribution(folder)
+    (wheel,) = dist.glob(f"{name}-*.whl")
+    inside = {file for file in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in file}
+    top = name if folder == "." else ""  # a package's folder is the package itself
+    listed = subprocess.run(
+        ["git", "ls-files", top or "."], cwd=ROOT / folder, check=True, capture_output=True, text=True
+    )
+    own = {file if top else f"{name}/{file}" for file in listed.stdout.split("\n") if file}
+    code = {file for file in own if file.endswith((".py", ".cpp")) and not file.startswith(f"{name}/tests/")}
+    faults = [f"{wheel.name} lacks {file}" for file in sorted(code - inside)]
+    data = tuple(f"{name}/{part}/" for part in ("cfg", "user_functions"))  # of the repository
+    return faults + [f"{wheel.name} has {file}" for file in sorted(inside - own) if not file.startswith(data)]
 
 
 def _distribution(folder: str) -> str:

@@ -46,7 +46,7 @@ _LONGEST = (
     "test_ray_pool.py", "test_mcp_server.py", "test_auto_shape.py", "test_every_task.py",
     "test_triton_interpreted.py", "test_isaacgym_tasks.py", "test_ray_node.py", "test_unprivileged.py",
     "test_racing.py", "test_ordinary.py", "test_attacks.py", "test_outside_tasks.py", "test_damaged_runs.py",
-    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py", "test_wheels.py",
+    "test_eval_policies.py", "test_evolve.py", "test_building.py", "test_three_ways.py",
     "test_parallel.py", "test_check.py", "test_variant_runs.py", "test_fitness.py", "test_extend.py", "test_seeds.py",
     "test_library.py", "test_replay.py", "test_surroundings.py",
 )  # fmt: skip
@@ -102,6 +102,7 @@ _PAGES = (  # these look at the page with which the command ends a run
     "test_smoke.py", "test_hostile_texts.py", "test_tutorial.py", "test_untrained.py", "test_wandb.py",
     "test_outside_tasks.py", "test_stress.py", "test_replay.py", "test_benchmark.py",
 )  # fmt: skip
+_SEARCH_PAGES = ("test_search_report.py", "test_hostile_replies.py", "test_replay.py")
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -198,10 +199,15 @@ def pictures_are_one_pixel(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def pages_are_empty(request):
-    """Write an empty page at the end of a run, except in the tests that look at it: it takes a third of a small run."""
+    """Write an empty page at the end of a run, except in the tests that look at it: it takes a third of a small run.
+
+    That of a search, which is written after each round, lists the candidates.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PAGES:
             patch.setattr(console, "_write_page", _empty_page)
+        if request.path.name not in _SEARCH_PAGES:
+            patch.setattr("envcoder_bench.search.report.render_page", _list_candidates)
         yield
 
 
@@ -209,6 +215,10 @@ def _empty_page(result):
     page = result.folder / "report.html"
     page.touch()
     print(display_path(page))
+
+
+def _list_candidates(page):
+    return "".join(f"{row.candidate}: {row.status}\n" for row in page.ranked)
 
 
 def _draw_a_pixel(*args, **_):

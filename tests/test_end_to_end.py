@@ -109,7 +109,7 @@ def _stock_player(cfg, env, checkpoint):
 
 def test_human_baseline_learns_to_balance(tmp_path):
     """Two of three seeds, at some evaluation: its reward does not prevent the cart from drifting later."""
-    words = ["--num_envs_per_candidate", 32, "--learning_iterations", 60, "--seeds", 3]
+    words = ["--num_envs_per_candidate", 32, "--learning_iterations", 12, "--seeds", 3, "task.env.episodeLength=100"]
     words += ["evaluation.points=3", "evaluation.num_envs=4", "evaluation.final_episodes=4"]
     where = ["--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole"]
     # as a candidate: without it, the unshaped baseline would be trained, too

@@ -315,9 +315,10 @@ def test_invalid_terrain_options_of_eval_shapers_are_refused(capsys, tmp_path, m
 def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
     """The human baseline and a variant are evaluated; unshaped, with its own action function, is left out."""
     (tmp_path / "a=5.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
-    words = f"--task SpotTerrain --candidates {tmp_path}/a=5.py --learning_iterations 1 --num_envs_per_candidate 8"
+    words = f"--task SpotTerrain --candidates {tmp_path}/a=5.py --learning_iterations 1 --num_envs_per_candidate 4"
     words += f" --output_dir {tmp_path}/run --video 0 --device cpu evaluation.final_episodes=1 evaluation.num_envs=1"
     words += " task.env.terrain.numLevels=2 task.env.terrain.borderSize=3 compile_shapers=false"
+    words += " train.params.config.horizon_length=4 train.params.network.mlp.units=[16,16]"
     words += " task.env.learn.episodeLength_s=0.4 --terrains boulder --terrain_episodes 1 --terrain_seconds 0.4"
     assert eval_shapers.main(words.split()) == 0
     said = capsys.readouterr()

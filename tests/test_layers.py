@@ -23,6 +23,7 @@ HOLDS = {
 }
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
+FILES = {*MODULES}
 # other distributions, below all layers
 FACE, GROUND = (Path(str(package.__file__)).parent for package in (isaacgym_mujoco, mujoco_batches))
 FACES = ("isaacgym_mujoco", "isaaclab_mujoco")
@@ -49,8 +50,16 @@ def layer(name):
     return "cli" if command else "core"  # the rest is the package's version
 
 
+STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)  # what statements are in
+
+
+@functools.cache
 def imported(text):
     """What a module's text imports when it runs, with line numbers; blocks for type checkers do not run."""
+    return [*_imported(text)]
+
+
+def _imported(text):
     waiting = [ast.parse(text)]
     while waiting:
         node = waiting.pop()
@@ -62,9 +71,9 @@ def imported(text):
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                known = (PACKAGE.parent / inner.replace(".", "/")).with_suffix(".py").exists()
-                yield inner if known or node.module == "envcoder_bench" else node.module, node.lineno
-        waiting += ast.iter_child_nodes(node)
+                is_module = PACKAGE.parent / f"{inner.replace('.', '/')}.py" in FILES or node.module == "envcoder_bench"
+                yield inner if is_module else node.module, node.lineno
+        waiting += [child for child in ast.iter_child_nodes(node) if isinstance(child, STATEMENTS)]
 
 
 def faults(module, text):

@@ -12,11 +12,13 @@ import sys
 import warnings
 
 import pytest
+from forked import Forked
 from helpers import (
     CARTPOLE_QUICK,
     COSINE,
     EVAL_SHAPERS,
     PATIENCE,
+    TINY_WORDS,
     assert_same_tables,
     refused,
     run,
@@ -36,15 +38,19 @@ pytestmark = pytest.mark.slow
 def words(folder, iterations):
     path = write_candidates(folder / "files", {"good": COSINE})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", iterations, "--no_baselines"]
-    return [*map(str, [*CARTPOLE_QUICK, "compile_shapers=false", "--candidates", *path, *size])]
+    return [*map(str, [*CARTPOLE_QUICK, *TINY_WORDS, "--candidates", *path, *size])]
 
 
 def test_run_needs_neither_output_streams_nor_a_cache(tmp_path):
     (tmp_path / "file").write_text("")
-    line = '"$@" <&- >&- 2>&-'
-    args = ["bash", "-c", line, "bash", *EVAL_SHAPERS, *words(tmp_path, 1), "--output_dir", str(tmp_path / "run")]
-    environment = {**os.environ, "ENVCODER_BENCH_CACHE": str(tmp_path / "file" / "cache")}
-    assert subprocess.run(args, env=environment, timeout=PATIENCE, check=False).returncode == 0
+
+    def closed():  # as Python starts with closed streams
+        sys.stdin = sys.stdout = sys.stderr = None
+        os.closerange(0, 3)
+        os.environ["ENVCODER_BENCH_CACHE"] = str(tmp_path / "file" / "cache")
+        return command("eval-shapers", main, [*words(tmp_path, 1), "--output_dir", str(tmp_path / "run")])
+
+    assert Forked(closed).wait(PATIENCE) == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
 
@@ -154,7 +160,7 @@ def whole(tmp_path_factory):
     return run(folder / "whole", *words(folder, 4), "checkpoint_minutes=0")
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 10, 14])
+@pytest.mark.parametrize("nth", [1, 3, 6, 14])
 def test_full_disk_at_any_write_loses_no_results(tmp_path, monkeypatch, capsys, nth, whole):
     """The nth atomic write of a run fails: run folder, result, checkpoint, policy, picture or summary."""
     count, fsync = iter(range(1, 10_000)), os.fsync

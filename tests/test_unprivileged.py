@@ -1,6 +1,5 @@
-"""Everything once as a user without privileges, with a home of its own: cache, jail, workers, a run and its page."""
+"""A run as a user without privileges, with a home of its own: cache, jail, kernels and page."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -23,16 +22,14 @@ import envcoder_bench
 
 assert os.getuid() == {user} and not os.access("/etc/shadow", os.R_OK)
 quick = dict(
-    num_envs_per_candidate=2, learning_iterations=2, sim="mujoco_cpu", no_baselines=True,
-    overrides={{"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 20}},
+    num_envs_per_candidate=2, learning_iterations=1, sim="mujoco_cpu", device="cpu", baselines=False,
+    overrides={{"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 12}},
 )
 text = "def compute_reward(pole_angle):\\n    return torch.cos(pole_angle)\\n"
-jailed = envcoder_bench.evaluate("Cartpole", {{"calm": text}}, untrusted=True, device="cpu", video=0, **quick)
+jailed = envcoder_bench.evaluate("Cartpole", {{"calm": text}}, untrusted=True, video=0, **quick)
 assert list(jailed.results.status) == ["ok"], jailed.failed
 assert (jailed.folder / "report.html").is_file()
 assert envcoder_bench.resume(jailed.folder).complete
-worker = envcoder_bench.evaluate("Cartpole", {{"calm": text}}, devices="cpu:1", **quick)
-assert worker.results.equals(jailed.results)
 print("done")
 """
 
@@ -47,22 +44,19 @@ def home():
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
-def test_everything_works_for_a_user_without_privileges(home):
+def test_a_run_works_for_a_user_without_privileges(home):
     packages = [str(Path(envcoder_bench.__file__).resolve().parents[1]), str(Path(torch.__file__).resolve().parents[1])]
     environment = {name: x for name, x in os.environ.items() if not name.startswith(("ENVCODER_BENCH_", "XDG_"))}
     environment.update(HOME=str(home), PYTHONPATH=os.pathsep.join(packages), PATH="/usr/bin:/bin")
-    environment.update(TMPDIR=str(home), RAY_TMPDIR=str(home))  # Ray's folder in /tmp may be another user's
+    environment.update(TMPDIR=str(home))
     user = {"user": USER, "group": USER, "extra_groups": [], "cwd": home, "env": environment}
 
     def python(program, code):
         return subprocess.run([program, "-c", code], capture_output=True, text=True, timeout=400, check=False, **user)
 
-    ray = importlib.util.find_spec("ray").origin
-
     def is_usable(program):
         try:
-            return python(program, f"open({torch.__file__!r}); open({ray!r})").returncode == 0
+            return python(program, f"open({torch.__file__!r})").returncode == 0
         except PermissionError:
             return False
 

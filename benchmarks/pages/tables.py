@@ -60,6 +60,16 @@ COLUMNS: dict[str, list[Column]] = {
         ("GPU memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         learning_tables.MEASURED_WITH,
     ],
+    "planted": [
+        ("planted", lambda r: r["fault"]),
+        ("fitness", lambda r: f"{r['fitness']:.2f}"),
+        ("worst 10%", lambda r: f"{r['worst_decile']:.2f}"),
+        ("action acceleration, 1/s^2", lambda r: f"{r['action_acceleration']:,}"),
+        ("gain", lambda r: f"{r['gain']:.2f}"),
+        ("dead zone", lambda r: f"{r['dead_zone']:.2f}"),
+        ("drift x, y, yaw", lambda r: ", ".join(f"{x:.2f}" for x in r["drift"].values())),
+        learning_tables.MEASURED_WITH,
+    ],
     "processes": [
         ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
         ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
@@ -163,7 +173,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("regret", lambda r: f"{r['regret']:.3f}"),
         ("chosen, above human", lambda r: f"{r['above_human']:+.3f}"),
         ("with the recorded seeds", lambda r: f"{r['first_chosen']}: {r['means'][r['first_chosen']]:.3f}"),
-        ("may be the best, by held-out seeds", lambda r: ", ".join(r["may_be_best"])),
+        ("its place by the means", lambda r: _place(r["means"], r["first_chosen"])),
+        ("may be the best, by held-out seeds", lambda r: f"{len(r['may_be_best'])} of {len(r['means'])}"),
     ],
     "evolving_searches": [
         ("task", lambda r: r["task"]),
@@ -190,6 +201,7 @@ COLUMNS["headline"] = COLUMNS["speed"]
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
+    "planted": ("fault",),
     "equal_designs": ("case",),
     "different_designs": ("case",),
     "extended_designs": ("case", "candidates"),
@@ -206,6 +218,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},
 }
+
+
+def _place(means: dict[str, float], name: str) -> str:
+    return f"{1 + sum(x > means[name] for x in means.values())} of {len(means)}"
 
 
 def _of_shares(row: Record) -> str:

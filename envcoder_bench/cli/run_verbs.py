@@ -380,6 +380,7 @@ def stress_parser() -> Parser:
     parser.add_argument("--episodes", type=count, metavar="N", help="of each draw (default: 16)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of an episode (default: the task's)")
     parser.add_argument("--device", default="auto", metavar="DEVICE", help="auto, cpu or cuda:N (default: %(default)s)")
+    parser.add_argument("--physics", action="store_true", help="also play draw 0 in other physics: docs/stress.md")
     parser.add_argument("--rank_by", choices=("fitness", "stress"), default="fitness", help="order of the table")
     return parser
 
@@ -392,7 +393,7 @@ def stress(words: list[str]) -> int:
     from envcoder_bench.stress.measure import Asked, stress_run
     from envcoder_bench.video.page import write_page
 
-    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or (), args.device)
+    asked = Asked(args.draws, args.episodes, args.seconds, args.candidate or (), args.device, args.physics)
     done = stress_run(args.run, asked, lambda line: print(line, file=sys.stderr))
     order, by_stress = [row.candidate for row in done.run.ranked], args.rank_by == "stress"
     page = write_page(done.run.folder.path, None, executes=False) if done.run.folder.complete else None

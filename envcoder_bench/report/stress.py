@@ -26,6 +26,9 @@ def render_stress(
         sections.append("\n".join(["motion under stress", *aligned(motion_rows(rows), range(1, len(columns) + 1))]))
     if stress.commands:
         sections.append("\n".join(["commands of velocity", *aligned(command_rows(stress, rows), range(2, 7))]))
+    if any(row.physics for row in stress.rows):
+        cells = physics_rows(stress, rows)
+        sections.append("\n".join(["fitness in other physics", *aligned(cells, range(1, len(cells[0])))]))
     touched = [f"{row.candidate}: {join_words(row.new_contacts)}" for row in rows if row.new_contacts]
     if touched:
         sections.append(
@@ -109,6 +112,21 @@ def command_rows(stress: Stress, rows: Sequence[Summary]) -> list[list[str]]:
         for axis in dict.fromkeys(each.axis for each in of_candidate):
             values = [[getattr(each, name) for each in of_candidate if each.axis == axis] for name in names]
             cells.append([shorten(row.candidate, NAME_WIDTH), axis, *(_cell(round(mean_or_nan(x), 3)) for x in values)])
+    return cells
+
+
+def physics_rows(stress: Stress, rows: Sequence[Summary]) -> list[list[str]]:
+    """Return the header and a row for each candidate: fitness without disturbances, and the share that reaches the end.
+
+    The first column is the run's own physics.
+    """
+    names = list(dict.fromkeys(row.physics for row in stress.rows if row.physics))
+    cells = [["candidate", "own", *(name.replace("_", " ") for name in names)]]
+    for row in rows:
+        of_row = stress.in_physics(row.candidate)
+        values = [of_row.get(name) for name in ("", *names)]
+        texts = ["-" if x is None else f"{number(x[0], 3)} ({x[1]:.0%})" for x in values]
+        cells.append([shorten(row.candidate, NAME_WIDTH), *texts])
     return cells
 
 

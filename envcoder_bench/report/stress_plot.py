@@ -11,7 +11,7 @@ from envcoder_bench.core.words import shorten
 from envcoder_bench.report.figures import COLOURS, DARK, GREY, NAME_WIDTH, escape, new_figure, png_bytes
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
-from envcoder_bench.report.stress import command_rows, missing, motion_rows, sentences, stress_rows
+from envcoder_bench.report.stress import command_rows, missing, motion_rows, physics_rows, sentences, stress_rows
 from envcoder_bench.results.stress import Stress
 
 MOST_LINES = len(COLOURS)  # candidates in the picture, the best by their worst decile
@@ -33,6 +33,10 @@ def stress_sections(stress: Stress | None, fitness_order: Sequence[str], task: s
         header, *lines = command_rows(stress, rows)
         numbers = ["number"] * (len(header) - 2)
         body += Markup("<h3>Commands of velocity</h3>") + parts.table(header, lines, ["", "", *numbers])
+    if any(row.physics for row in stress.rows):
+        header, *lines = physics_rows(stress, rows)
+        numbers = ["number"] * (len(header) - 1)
+        body += Markup("<h3>Fitness in other physics</h3>") + parts.table(header, lines, ["", *numbers])
     body += parts.notes([*sentences(stress, fitness_order), *missing(stress, {})])
     return [Section("stress-section", "Under stress", body)]
 

@@ -54,6 +54,7 @@ class Row:
         motion: by the names of MOTION, as far as they are measured.
         new_contacts: bodies, with spaces between them, that touch something here and not in the nominal draw.
         policy: digest of the policy's file.
+        physics: what differs from the run's own; empty: nothing. Such rows are of draw 0 and in no other statistic.
     """
 
     candidate: str
@@ -65,6 +66,7 @@ class Row:
     motion: dict[str, float] = field(default_factory=dict)
     new_contacts: str = ""
     policy: str = ""
+    physics: str = ""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -195,9 +197,20 @@ class Stress:
     @cached_property
     def summaries(self) -> list[Summary]:
         """The candidates, by their worst decile, the best first."""
-        names = dict.fromkeys(row.candidate for row in self.rows)
-        found = [_summary(name, [row for row in self.rows if row.candidate == name], self.settings) for name in names]
+        rows = [row for row in self.rows if not row.physics]
+        names = dict.fromkeys(row.candidate for row in rows)
+        found = [_summary(name, [row for row in rows if row.candidate == name], self.settings) for name in names]
         return sorted(found, key=lambda each: -each.worst_decile[0])
+
+    def in_physics(self, candidate: str) -> dict[str, tuple[float, float]]:
+        """Return fitness and survival without disturbances by physics; the run's own are those of an empty name."""
+        nominal = [row for row in self.rows if row.draw == NOMINAL and row.candidate == candidate]
+
+        def mean(name: str, outcome: str) -> float:
+            return _mean(np.array([getattr(row, outcome) for row in nominal if row.physics == name]))
+
+        names = dict.fromkeys(row.physics for row in nominal)
+        return {name: (mean(name, "fitness"), mean(name, "survival")) for name in names}
 
     @property
     def ranking(self) -> pd.DataFrame:
@@ -211,6 +224,7 @@ class Stress:
                 "breaks": str(x.breaks or ""),
                 "verdict": x.verdict,
                 **x.motion,
+                **{f"fitness_{name}": fitness for name, (fitness, _) in self.in_physics(x.candidate).items() if name},
             }
             for x in self.summaries
         ]
@@ -371,17 +385,29 @@ def write_stress(folder: Path, stress: Stress) -> None:
     settings, grid = stress.settings, stress.settings.grid
     axes = {axis.name: grid.column(axis.name) for axis in grid.axes}
     motion = [name for name in MOTION if any(name in row.motion for row in stress.rows)]
-    header = ["candidate", "seed", "draw", *axes, "episodes", "fitness", "survival", *motion, "new_contacts", "policy"]
+    header = [
+        "candidate",
+        "seed",
+        "draw",
+        "physics",
+        *axes,
+        "episodes",
+        "fitness",
+        "survival",
+        *motion,
+        "new_contacts",
+        "policy",
+    ]
     write_atomic(folder / SETTINGS, json.dumps(asdict(settings), indent=1) + "\n")
     rows = (
         [
-            *(row.candidate, row.seed, row.draw),
+            *(row.candidate, row.seed, row.draw, row.physics),
             *(float(column[row.draw]) for column in axes.values()),
             *(row.episodes, row.fitness, row.survival),
             *(row.motion.get(name, NAN) for name in motion),
             *(row.new_contacts, row.policy),
         ]
-        for row in sorted(stress.rows, key=lambda row: (*row.key, row.draw))
+        for row in sorted(stress.rows, key=lambda row: (*row.key, row.draw, row.physics))
     )
     if stress.commands:
         names = [each.name for each in fields(CommandRow)]
@@ -424,4 +450,5 @@ def _row(cells: dict[str, Any]) -> Row:
         motion,
         cells["new_contacts"],
         cells["policy"],
+        cells["physics"],
     )

@@ -137,7 +137,7 @@ class Stressed(Document):
 
     Attributes:
         settings, commands: of stress.json and stress_commands.csv.
-        ranking: the candidates, with intervals.
+        ranking: the candidates, with intervals; fitness and survival by physics (empty: the run's).
         sentences, missing: what the text says of disagreement, and of what was not measured.
     """
 
@@ -413,7 +413,10 @@ def stressed(
     return Stressed(
         folder=folder,
         settings=asdict(stress.settings),
-        ranking=[{**asdict(row), "verdict": row.verdict} for row in ordered(stress, fitness_order, by_stress)],
+        ranking=[
+            {**asdict(row), "verdict": row.verdict, "physics": stress.in_physics(row.candidate)}
+            for row in ordered(stress, fitness_order, by_stress)
+        ],
         commands=[asdict(row) for row in stress.commands],
         sentences=sentences(stress, fitness_order),
         missing=missing(stress, failed),

@@ -1,6 +1,7 @@
 """Loading of candidate files and their functions."""
 
 import ast
+import functools
 import importlib
 import inspect
 import itertools
@@ -90,14 +91,12 @@ def load_candidate(
     """
     file = str(file)
     # static checks of the text
-    tree = parse(source, file)
+    scan = _scan(source, file)
     fault = misleading(source)
     if fault is not None:
         warnings.warn(CandidateWarning(replace(fault, file=file)), stacklevel=2)
-    scan = Scan(tree, loaded=sys.modules)
-    setter = scan.setter()
-    if setter is not None:
-        line, setting = setter
+    if scan.setter is not None:
+        line, setting = scan.setter
         does = f"sets {setting}, which changes it" if "." in setting else f"uses {setting}, which changes torch"
         raise CandidateError(f"{does} for all candidates", file, line, remedy="remove it")
     # execute the module
@@ -151,6 +150,11 @@ def _completed(
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
         message = str(error) if isinstance(error, ValueError) else f"raised {one_line(error)} in the task's code"
         raise CandidateError(message, file, line) from error
+
+
+@functools.lru_cache(maxsize=16)  # a file is loaded again for each of its groups
+def _scan(source: str, file: str) -> Scan:
+    return Scan(parse(source, file), loaded=sys.modules)
 
 
 def parse(source: str, file: str) -> ast.Module:

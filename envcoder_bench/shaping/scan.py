@@ -63,6 +63,7 @@ class Scan:
         self.modules = {"torch", "math", "np"}  # available even if the file does not import them
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
 
+    @functools.cached_property
     def setter(self) -> tuple[int, str] | None:
         """Return the first change of torch, or of another shared module, for the whole process: (line, name)."""
         nodes = self._walk(self.tree)

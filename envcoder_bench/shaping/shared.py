@@ -54,7 +54,8 @@ def shared_settings(source: str = "") -> Iterator[None]:
         for full in (module, f"{module}.{name}"):
             with suppress(ImportError):
                 importlib.import_module(full)
-    scipy = {name: module for name, module in sys.modules.items() if name.startswith("scipy.") and "._" not in name}
+    loaded = sys.modules.copy()  # other threads import meanwhile
+    scipy = {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
     owners = {**_OWNERS, **scipy}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}

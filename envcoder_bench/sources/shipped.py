@@ -15,16 +15,16 @@ if TYPE_CHECKING:  # they import torch, which the names of tasks do not need
     from envcoder_bench.tasks.spec import TaskSpec
 
 TASKS_FOLDER = Path(next(iter(envcoder_bench.tasks.__path__))).resolve()
-FOLDERS = {  # the key is the task's name
-    "AllegroHand": "allegro_hand",
-    "Ant": "ant",
-    "Anymal": "anymal",
-    "AnymalTerrain": "anymal_terrain",
+FOLDERS = {  # the key is the task's name; in the order of docs/tasks.md
     "Cartpole": "cartpole",
     "CartpoleSwingup": "cartpole_swingup",
-    "FrankaCubeStack": "franka_cube_stack",
+    "Ant": "ant",
     "Humanoid": "humanoid",
+    "Anymal": "anymal",
+    "AnymalTerrain": "anymal_terrain",
     "SpotTerrain": "spot_terrain",
+    "FrankaCubeStack": "franka_cube_stack",
+    "AllegroHand": "allegro_hand",
 }
 
 

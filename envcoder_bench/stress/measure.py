@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from envcoder_bench.sim import pick_simulator
 from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv, robot_of
 from envcoder_bench.stress.motion import Motion
+from envcoder_bench.stress.other_physics import other_physics
 from envcoder_bench.stress.sensors import unmeasured
 from envcoder_bench.tasks.spec import Can
 
@@ -53,6 +54,7 @@ class Asked:
         seconds: the length of the episodes; None: full ones.
         candidates: names; empty: all that have policies.
         device: auto, cpu or cuda:N, as of a run.
+        physics: whether also to play the nominal draw in other physics.
     """
 
     draws: int | None = None
@@ -60,6 +62,7 @@ class Asked:
     seconds: float | None = None
     candidates: Sequence[str] = ()
     device: str = "auto"
+    physics: bool = False
 
 
 @dataclass
@@ -93,13 +96,15 @@ def stress_run(path: str | Path, asked: Asked, tell: Callable[[str], None] = log
             remedy = f"{before.settings.sim}: ask for the same, or remove it"
             raise UserError(f"{run.folder.path / FILE} has {had}, another length or another simulator, {remedy}")
         rows = [] if before is None else [row for row in before.rows if _is_fresh(row, policies)]
-        there = {row.key for row in rows}
+        there = {row.key for row in rows if not row.physics}
         kept = Stress(settings, ())
         if before is not None:
             commands = tuple(row for row in before.commands if (row.candidate, row.seed) in there)
             kept = Stress(before.settings, tuple(rows), commands)
         measured = Measured(run, kept, failed)
         _measure(measured, {key: policy for key, policy in policies.items() if key not in there}, device, tell)
+        if asked.physics:
+            _measure_physics(measured, policies, device, tell)
         measured.stress = read_stress(run.folder.path) or measured.stress  # as anybody will read it
     return measured
 
@@ -143,20 +148,9 @@ def _is_fresh(row: Row, policies: Policies) -> bool:
 
 
 def _measure(measured: Measured, policies: Policies, device: str, tell: Callable[[str], None]) -> None:
-    if not policies:
-        return
     settings = measured.stress.settings
     spec = _spec(measured.run, {name for name, _ in policies}, settings.sim, device)
-    with user_input():
-        groups, faults = prepare(spec)
-    measured.failed.update({name: str(fault) for name, fault in faults.items()})
-    groups = [group for group in groups if group.key in policies]
-    size = max(1, MOST_ENVS[settings.sim] // ((1 + settings.draws) * settings.episodes))
-    for first in range(0, len(groups), size):
-        part = groups[first : first + size]
-        last = first + len(part)
-        names = join_some([group.name for group in part])
-        tell(f"{counted(len(part), 'policy', 'policies')}, {last} of {len(groups)}: {names}")
+    for part in _parts(measured, spec, policies, settings, tell):
         modules = [policies[group.key][0] for group in part]
         commands, reason = probe_commands(spec, part, lambda env, modules=modules: acting(env, modules))
         rows, settings, faults = measure_groups(spec, part, policies, settings)
@@ -169,6 +163,40 @@ def _measure(measured: Measured, policies: Policies, device: str, tell: Callable
         before = measured.stress
         measured.stress = Stress(settings, (*before.rows, *rows), (*before.commands, *commands))
         write_stress(measured.run.folder.path, measured.stress)
+
+
+def _measure_physics(measured: Measured, policies: Policies, device: str, tell: Callable[[str], None]) -> None:
+    """Measure what is missing of the nominal draw in other physics."""
+    settings = replace(measured.stress.settings, draws=0)
+    spec = _spec(measured.run, {name for name, _ in policies}, settings.sim, device)
+    for name, other in other_physics(spec).items():
+        there = {row.key for row in measured.stress.rows if row.physics == name}
+        missing = {key: policy for key, policy in policies.items() if key not in there}
+        for part in _parts(measured, other, missing, settings, lambda line, name=name: tell(f"{name}: {line}")):
+            rows, _, faults = measure_groups(other, part, policies, settings)
+            measured.failed.update(faults)
+            new = tuple(replace(row, physics=name) for row in rows)
+            measured.stress = replace(measured.stress, rows=(*measured.stress.rows, *new))
+            write_stress(measured.run.folder.path, measured.stress)
+
+
+def _parts(
+    measured: Measured, spec: RunSpec, policies: Policies, settings: Settings, tell: Callable[[str], None]
+) -> Iterator[list[Group]]:
+    """Yield the groups of policies, as many as play at once."""
+    if not policies:
+        return
+    with user_input():
+        groups, faults = prepare(spec)
+    measured.failed.update({name: str(fault) for name, fault in faults.items()})
+    groups = [group for group in groups if group.key in policies]
+    size = max(1, MOST_ENVS[settings.sim] // ((1 + settings.draws) * settings.episodes))
+    for first in range(0, len(groups), size):
+        part = groups[first : first + size]
+        last = first + len(part)
+        names = join_some([group.name for group in part])
+        tell(f"{counted(len(part), 'policy', 'policies')}, {last} of {len(groups)}: {names}")
+        yield part
 
 
 def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:

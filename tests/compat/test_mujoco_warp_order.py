@@ -50,13 +50,12 @@ def play(sim, steps: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "steps"), [("Anymal", 8), ("AllegroHand", 4)])
-def test_deterministic_simulation_is_bitwise_independent_of_contact_order(task: str, steps: int) -> None:
-    plain, shuffled = (play(make_sim(task, seed), steps) for seed in (None, 1))
+def test_deterministic_simulation_is_bitwise_independent_of_contact_order() -> None:
+    plain, shuffled = (play(make_sim("Anymal", seed), 8) for seed in (None, 1))
     assert any(not torch.equal(a, b) for a, b in zip(plain, shuffled))
     with settings_kept():
         use_deterministic_algorithms()
-        ordered = [play(make_sim(task, seed), steps) for seed in (None, 1)]
+        ordered = [play(make_sim("Anymal", seed), 8) for seed in (None, 1)]
     assert not is_deterministic()
     for other in (plain, *ordered[1:]):  # on a CPU the threads' own order is the same
         assert all(torch.equal(a, b) for a, b in zip(ordered[0], other))

@@ -17,15 +17,15 @@ class Forked:
 
     Args:
         work: what the process does; it returns the exit code.
-        stderr: a new file for what it says there; what it prints is dropped.
+        stderr, stdout: files for what it says there.
     """
 
-    def __init__(self, work: Callable[[], int], stderr: Path | str = os.devnull) -> None:
+    def __init__(self, work: Callable[[], int], stderr: Path | str = os.devnull, stdout: str = os.devnull) -> None:
         self.returncode: int | None = None
         self._stderr = Path(stderr)
         self.pid = os.fork()
         if self.pid == 0:
-            _be(work, stderr)
+            _be(work, stderr, stdout)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -61,13 +61,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _be(work: Callable[[], int], stderr: Path | str) -> NoReturn:
+def _be(work: Callable[[], int], stderr: Path | str, stdout: str) -> NoReturn:
     """Be the process."""
     code = 1
     try:
         for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
             signal.signal(number, handler)
-        for file, path in ((0, os.devnull), (1, os.devnull), (2, stderr)):
+        for file, path in ((0, os.devnull), (1, stdout), (2, stderr)):
             os.dup2(os.open(path, os.O_RDONLY if file == 0 else os.O_CREAT | os.O_WRONLY | os.O_APPEND), file)
         sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from helpers import CARTPOLE_QUICK, PATIENCE, run, write_candidates
+from helpers import CARTPOLE_QUICK, PATIENCE, TINY_WORDS, run, write_candidates
 
 import envcoder_bench
 from envcoder_bench import UserError
@@ -29,8 +29,8 @@ CANDIDATES = {
     "broken": "def compute_reward(:\n",
 }
 WORDS = [
-    *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--wandb", "wandb.mode=offline",
-    "wandb.project=mine", "wandb.tags=[first,second]",
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, *TINY_WORDS, "--wandb",
+    "wandb.mode=offline", "wandb.project=mine", "wandb.tags=[first,second]",
 ]  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def test_resumed_run_continues_its_wandb_runs(tmp_path, monkeypatch):
     assert main(["--resume", str(output)]) == 0
     after = sent(output)
     assert {name: own["run"].run_id for name, own in after.items() if name in before} == before
-    assert [row["env_steps"] for row in after["cosine, seed 0"]["history"]] == [64, 128, 192]
+    assert [row["env_steps"] for row in after["cosine, seed 0"]["history"]] == [16, 32, 48]
 
 
 def test_exception_in_wandb_is_a_warning(tmp_path, monkeypatch, caplog):
@@ -215,11 +215,11 @@ def test_many_candidates_need_no_threads(tmp_path):
     log = WandbLog(settings, lambda candidate, seed: {"candidate": candidate})
     log.add("c0", 0, 1, {"fitness": 0.0})
     threads = threading.active_count()
-    for k in range(1, 12):
+    for k in range(1, 4):
         log.add(f"c{k}", 0, 1, {"fitness": float(k), "kl": None, "entropy": float("nan")})
     assert threading.active_count() <= threads
     log.end()
-    assert len(sent(tmp_path)) == 12 and wandb_log.STEPS == "env_steps"
+    assert len(sent(tmp_path)) == 4 and wandb_log.STEPS == "env_steps"
 
 
 def test_limit_of_open_files_is_raised_to_the_maximum(tmp_path):

@@ -20,6 +20,9 @@ def test_difference_to_human_is_paired_by_seed():
     assert a.vs_human == pytest.approx(0.11)
     assert a.vs_human_ci_low == pytest.approx(0.11 - 0.043027, abs=1e-5)
     assert a.vs_human_ci_high == pytest.approx(0.11 + 0.043027, abs=1e-5)
+    # t = 0.11 / 0.01 with two degrees of freedom, whose two-sided p is 1 - t / sqrt(t^2 + 2); the first look at a run
+    # has 0.04 of the 0.05
+    assert a.vs_human_p == pytest.approx(1.25 * (1 - 11 / math.sqrt(123)), rel=1e-6)
     assert a.fitness_ci_high - a.fitness > 0.9, "seeds differ much more than candidates do"
     assert math.isnan(human.vs_human) and human.baseline
 

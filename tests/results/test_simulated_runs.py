@@ -8,7 +8,7 @@ import math
 import pytest
 from simulated_runs import CASES, beside_failing, equal_candidates, power
 
-RUNS = 60
+RUNS = 30
 pytestmark = pytest.mark.slow
 
 
@@ -32,13 +32,13 @@ def test_candidates_that_equal_the_human_baseline_are_not_marked(case, seeds):
 
 
 def test_power_is_that_of_paired_t_tests_or_more():
-    found = power(3, 10, 150)
+    found = power(3, 10, 80)
     assert found["marked"] > found["paired"] - 0.1 and found["paired"] > 0.2
-    alone = power(1, 5, 100)
+    alone = power(1, 5, 30)
     assert alone["marked"] == pytest.approx(alone["paired"], abs=1e-9), "two candidates: it is the paired t-test"
 
 
-@pytest.mark.parametrize(("alive", "failing"), [(1, 2), (2, 2), (4, 12)])
+@pytest.mark.parametrize(("alive", "failing"), [(1, 2), (4, 12)])
 def test_candidates_that_always_fail_do_not_make_the_others_surer(alive, failing):
     """They did when what candidates share with a seed was taken from all: 84 to 91 % of the intervals had the truth."""
     found = beside_failing(alive, failing, 5, 200)

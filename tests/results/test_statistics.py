@@ -76,6 +76,13 @@ def test_difference_of_two_candidates_is_the_paired_t_test():
     assert (found.low, found.high, found.seeds) == (pytest.approx(low), pytest.approx(high), 4)
 
 
+def test_chances_of_equal_candidates_are_equal_and_those_of_others_add_to_one():
+    equal = FitnessModel(by_seed(a=(0.1, 0.2, 0.3), b=(0.3, 0.1, 0.2), c=(0.2, 0.3, 0.1)))
+    assert [*equal.chances.values()] == pytest.approx([1 / 3] * 3)
+    first, second = FitnessModel(by_seed(a=(0.5, 0.6, 0.4), b=(0.45, 0.4, 0.62))).chances.values()
+    assert first > 0.5 > second > 0.1 and first + second == pytest.approx(1.0)
+
+
 def test_seeds_that_agree_leave_the_chance_of_episodes():
     """Nothing varies between seeds in the whole run, but another 128 episodes could differ by more than one."""
     episodes = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.results import stress_grid
-from envcoder_bench.results.stress import Row, Settings, Stress, read_stress, write_stress
+from envcoder_bench.results.stress import Row, Settings, Stress, _p_value, read_stress, write_stress
 
 GRID = stress_grid.stress_grid()
 FULL = Settings(1, len(GRID.draws), GRID.episodes, 0, {"foot_slip": "no feet"}, ["a note"])
@@ -41,6 +41,14 @@ def test_draws_are_sobol_s_and_cover_every_axis_evenly():
     low, high = (np.array([getattr(axis, end) for axis in GRID.axes]) for end in ("low", "high"))
     np.testing.assert_allclose(GRID.draws, low + (high - low) * points, atol=1e-6)
     assert all(len(np.unique(values)) == 64 for values in GRID.draws.T)
+
+
+def test_p_values_are_those_of_welch():
+    from scipy.stats import ttest_ind
+
+    first, second = np.array([0.1, 0.5, 0.9, 0.2]), np.array([0.8, 0.7, 0.95, 0.9, 0.6])
+    expected = ttest_ind(first, second, equal_var=False).pvalue
+    assert _p_value(first, second) == pytest.approx(expected) and 0.05 < expected < 0.3
 
 
 def test_numbers_are_those_of_the_draws():

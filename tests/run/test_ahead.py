@@ -1,13 +1,17 @@
 """A second process traces a run's candidates and compiles their kernels; the run finds all of them in the caches."""
 
 import dataclasses
+import io
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import warp as wp
+from forked import Forked
 from helpers import SETTINGS
 
 from envcoder_bench import evaluate
@@ -22,6 +26,7 @@ from envcoder_bench.tasks.spec import Can
 from mujoco_batches.compat.warp_start import start_warp
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
+SHORT = {**SETTINGS, "learning_iterations": 1, "evaluation.points": 1, "task.env.episodeLength": 12}
 TEXTS = {
     "one": "def compute_reward(pole_angle):\n    return torch.cos(0.3217 * pole_angle) - pole_angle.abs().sqrt()\n",
     "two": "def compute_observation(dof_pos, dof_vel):\n    return torch.cat((dof_pos.atan(), dof_vel), dim=1)\n",
@@ -42,7 +47,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def config(**more):
-    cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SETTINGS, **more}.items()])
+    cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SHORT, **more}.items()])
     return cfg.model_copy(update={"sim": "mujoco_warp", "device": "cuda:0"})
 
 
@@ -53,11 +58,19 @@ def sources():
     return [*baseline_sources(find_spec("Cartpole")), *own]
 
 
+def forked(_, stdin, **more):
+    """The process, as a fork."""
+    order = io.TextIOWrapper(io.BytesIO(stdin.read()))
+    return Forked(lambda: setattr(sys, "stdin", order) or ahead.main() or 0)
+
+
 @pytest.mark.slow
 def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch):
     done = tmp_path / "folder" / "done"
     order = ahead.Order(config(num_envs_per_candidate=4), sources(), None, "cpu", done)
-    assert ahead.launch(order, 0, 1).wait() == 0 and done.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(ahead, "subprocess", SimpleNamespace(Popen=forked, DEVNULL=None))
+        assert ahead.launch(order, 0, 1).wait() == 0 and done.exists()
     built, recorded, called = [], [], []
     build, record, run = building.build, trace.SampleState.record, checking.TrialState._run
     monkeypatch.setattr(building, "build", lambda codes, target: built.append(codes) or build(codes, target))
@@ -65,12 +78,12 @@ def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch)
     monkeypatch.setattr(
         checking.TrialState, "_run", lambda *given: called.append(Path(given[1].file).stem) or run(*given)
     )
-    result = evaluate("Cartpole", TEXTS, output_dir=tmp_path / "run", **{**SETTINGS, "baselines": True})
+    result = evaluate("Cartpole", TEXTS, output_dir=tmp_path / "run", **SHORT)
     assert list(result.results["status"]).count("ok") == 5  # with the untrained policy
     assert not built and not recorded
     assert "bad" in called and not {"one", "two"} & {*called}
     other = {"one": TEXTS["one"].replace("sqrt", "exp")}
-    evaluate("Cartpole", other, output_dir=tmp_path / "other", **SETTINGS)
+    evaluate("Cartpole", other, output_dir=tmp_path / "other", baselines=False, **SHORT)
     assert built and recorded
 
 

@@ -7,7 +7,6 @@ from helpers import write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run import lint
-from envcoder_bench.sources.registry import task_names
 from envcoder_bench.tools.check import CheckResult, check_candidates, render_check
 
 pytestmark = pytest.mark.slow
@@ -97,8 +96,8 @@ def test_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
     assert again == checked[1]
 
 
-@pytest.mark.parametrize("task", task_names())
-def test_every_task_has_candidates_that_pass_the_check(task):
+@pytest.mark.parametrize("task", ["AllegroHand", "SpotTerrain"])  # tests/tasks/test_shipped_candidates.py has all
+def test_shipped_candidates_pass_the_check(task):
     few_tiles = ["task.env.terrain.numLevels=2", "task.env.terrain.borderSize=3"] * ("Terrain" in task)
     result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3", *few_tiles], candidate_idx="0")
     assert result.passed and len(result.rows) == 3

@@ -50,6 +50,11 @@ def small(files, tmp_path_factory):
     return made(tmp_path_factory.mktemp("small") / "run", files, FEW, 1, 4)
 
 
+@pytest.fixture(scope="module")
+def longer(files, tmp_path_factory):
+    return made(tmp_path_factory.mktemp("longer") / "run", files, FEW, 1, 9)
+
+
 @pytest.fixture
 def copy(small, tmp_path):
     return shutil.copytree(small, tmp_path / "copy")
@@ -88,14 +93,12 @@ def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, caps
 
 def test_extension_by_seeds_equals_a_larger_run(copy, files, tmp_path):
     larger = made(tmp_path / "larger", files, FEW, 3, 4)
-    assert main(["--extend", str(copy), "--seeds", "2"]) == 0
     assert main(["--extend", str(copy), "--seeds", "3"]) == 0
     assert_one_larger_run(copy, larger)
     assert_one_wave(copy, larger)
 
 
-def test_extension_by_iterations_starts_from_the_saved_state(copy, files, tmp_path, monkeypatch):
-    larger = made(tmp_path / "larger", files, FEW, 1, 9)
+def test_extension_by_iterations_starts_from_the_saved_state(copy, longer, monkeypatch):
     begun = []
     from envcoder_bench.run.train import session
 
@@ -103,22 +106,26 @@ def test_extension_by_iterations_starts_from_the_saved_state(copy, files, tmp_pa
     monkeypatch.setattr(session.Session, "train", lambda self: (begun.append(self.iteration), train(self))[1])
     assert main(["--extend", str(copy), "--learning_iterations", "9"]) == 0
     assert begun == [4]
-    assert_one_larger_run(copy, larger, ("results.csv",))
+    assert_one_larger_run(copy, longer, ("results.csv",))
     # what does not depend on when evaluations are made; every iteration of so short a run is logged
     curves = [[line.split(",")[:4] + line.split(",")[5:] for line in text(folder, "curves.csv").splitlines()]
-              for folder in (copy, larger)]  # fmt: skip
+              for folder in (copy, longer)]  # fmt: skip
     assert curves[0] == curves[1]
-    assert text(copy, "components.csv") == text(larger, "components.csv")
+    assert text(copy, "components.csv") == text(longer, "components.csv")
 
 
-@pytest.mark.parametrize("without", ["states", "constant length"])
-def test_extension_without_usable_states_trains_from_the_beginning(files, tmp_path, without, capsys):
-    words = [] if without == "states" else ["train.params.config.lr_schedule=linear"]
-    output = made(tmp_path / "run", files, FEW, 1, 3, *words)
-    larger = made(tmp_path / "larger", files, FEW, 1, 5, *words)
-    if without == "states":
-        shutil.rmtree(output / "states")
-    assert main(["--extend", str(output), "--learning_iterations", "5"]) == 0
+def test_extension_without_states_trains_from_the_beginning(copy, longer, capsys):
+    shutil.rmtree(copy / "states")
+    assert main(["--extend", str(copy), "--learning_iterations", "9"]) == 0
+    assert "from the beginning" in capsys.readouterr().err
+    assert_one_larger_run(copy, longer)
+
+
+def test_extension_of_a_schedule_by_length_trains_from_the_beginning(files, tmp_path, capsys):
+    words = ["train.params.config.lr_schedule=linear", "--no_baselines"]
+    output = made(tmp_path / "run", files, FEW, 1, 1, *words)
+    larger = made(tmp_path / "larger", files, FEW, 1, 2, *words)
+    assert main(["--extend", str(output), "--learning_iterations", "2"]) == 0
     assert "from the beginning" in capsys.readouterr().err
     assert_one_larger_run(output, larger)
 

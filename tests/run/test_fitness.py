@@ -48,8 +48,8 @@ def compute_fitness(state_dict):
 EFFORT = '"""Minus the effort."""\ndef compute_fitness(actions):\n    return -1.0 - (actions**2).sum(dim=1)\n'
 ONES = '"""Steps."""\ndef compute_fitness(pole_angle):\n    return torch.ones_like(pole_angle)\n'
 WORDS = [
-    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4, "compile_shapers=false",
-    "train.params.config.horizon_length=8",
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 2, "compile_shapers=false",
+    "train.params.config.horizon_length=4",
 ]  # fmt: skip
 N = 7
 
@@ -165,13 +165,13 @@ def test_fitness_meaning_and_source_are_saved_with_the_run(ranked_by_effort, cap
     assert (ranked_by_effort / "fitness.py").read_text() == EFFORT
     assert main(["--resume", str(ranked_by_effort)]) == 0
     assert "fitness: Minus the effort." in capsys.readouterr().out
-    final = {p.candidate: p.fitness for p in read_points(ranked_by_effort / "points.csv") if p.iteration == 4}
+    final = {p.candidate: p.fitness for p in read_points(ranked_by_effort / "points.csv") if p.iteration == 2}
     measured = results(ranked_by_effort)["fitness"].drop(UNTRAINED).to_dict()
     assert final == pytest.approx(measured, rel=1e-6)
 
 
 def test_resumed_run_uses_the_saved_fitness_file(tmp_path):
-    words = ["checkpoint_minutes=0", "--learning_iterations", 6]
+    words = ["checkpoint_minutes=0", "--learning_iterations", 4]
     through = command(tmp_path / "through", EFFORT, *words)
     (fitness,) = write_candidates(tmp_path, {"fitness": EFFORT})
     files = write_candidates(tmp_path / "files", CANDIDATES)
@@ -202,7 +202,7 @@ def test_run_without_its_fitness_file_is_damaged(ranked_by_effort, tmp_path, cap
 
 PUSH = "ACTION_DIM = {}\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
 TWO = {"still": PUSH.format(1, 0.0), "wild": PUSH.format(2, 400.0)}
-SHORT = ["--learning_iterations", 2, "evaluation.points=2", "evaluation.num_envs=3", "evaluation.final_episodes=3"]
+SHORT = ["evaluation.points=2", "evaluation.num_envs=3", "evaluation.final_episodes=3"]
 
 
 @pytest.mark.parametrize("bad, word, compiled", [("nan", "NaN", "true"), ("-inf", "infinite", "false")])
@@ -270,7 +270,7 @@ def test_fitness_of_the_step_that_ends_an_episode_does_not_count(tmp_path, compi
     words = [*SHORT, "--no_baselines", f"compile_shapers={compiled}"]
     rows = results(command(tmp_path, source, *words, candidates=TWO))
     assert set(rows["status"]) == {"ok"}
-    assert rows.loc["wild", "episode_length"] < 59  # the pole fell, where the root is NaN
+    assert rows.loc["wild", "episode_length"] < 39  # the pole fell, where the root is NaN
 
 
 def test_exception_in_fitness_is_reported_with_its_line(tmp_path):

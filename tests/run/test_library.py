@@ -21,6 +21,8 @@ from helpers import (
     COSINE,
     SETTINGS,
     TABLES,
+    TINY,
+    TINY_WORDS,
     assert_same_policies,
     contents,
     run,
@@ -47,11 +49,13 @@ def compute_initial_state(state_dict):
     "breaks": "def compute_reward(pole_angel):\n    return pole_angel\n",
 }
 POLICIES = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and noisy
-WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2]
+COMPILED = [word for word in TINY_WORDS if "compile" not in word]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2, *COMPILED]
 
 
 def cartpole(output, texts=TEXTS, **more):
-    return evaluate("Cartpole", texts, output_dir=output, **{**SETTINGS, "learning_iterations": 3, **more})
+    settings = {**SETTINGS, **TINY, "compile_shapers": True, "learning_iterations": 3, **more}
+    return evaluate("Cartpole", texts, output_dir=output, **settings)
 
 
 def files(folder):
@@ -201,7 +205,7 @@ def test_reporter_receives_run_wave_iterations_and_end(tmp_path):
     run_began, wave, *iterations, end = heard.heard
     assert (run_began, wave, end) == (("run", tmp_path / "run"), ("wave", (1, 1, 0, 3)), "end")
     assert gc.isenabled()
-    assert iterations == [(k, k * 4 * 16, None if k == 1 else "cosine") for k in (1, 2, 3)]
+    assert iterations == [(k, k * 4 * 4, None if k == 1 else "cosine") for k in (1, 2, 3)]
 
 
 # threads

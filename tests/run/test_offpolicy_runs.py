@@ -25,8 +25,7 @@ KEYS = (
 )  # fmt: skip
 WORDS = [
     *QUICK, "--task", "Cartpole", "task.env.episodeLength=40", "--trainer", "sac_small",
-    "--num_envs_per_candidate", 8, "checkpoint_minutes=0",
-    "compile_shapers=false",
+    "--num_envs_per_candidate", 8, "checkpoint_minutes=0", "--no_baselines", "compile_shapers=false",
     *(f"train.params.config.{key}" for key in KEYS),
 ]  # fmt: skip
 
@@ -49,13 +48,13 @@ def test_a_killed_run_resumes_to_the_uninterrupted_result(straight, files, tmp_p
     assert stop_at(fork_process(words, tmp_path / "run"), reached, signal.SIGKILL)[0] == -signal.SIGKILL
     assert main(["--resume", str(tmp_path / "run")]) == 0
     assert_same_tables(tmp_path / "run", straight)
-    assert_same_policies(tmp_path / "run", straight, 4)
+    assert_same_policies(tmp_path / "run", straight, 2)
 
 
 def test_a_longer_run_goes_on_from_the_state_at_the_end(straight, files, tmp_path):
     output = run(tmp_path / "run", *WORDS, *files, "--learning_iterations", 6)
     assert main(["--extend", str(output), "--learning_iterations", "10"]) == 0
-    assert_same_policies(output, straight, 4)
+    assert_same_policies(output, straight, 2)
     assert "actions are within ±1 (train.params.config.action_bound)" in (output / "run.log").read_text()
 
 

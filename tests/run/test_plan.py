@@ -88,7 +88,7 @@ def planned_bytes(wave):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("count", [1, 3, 5])
 def test_plan_has_the_fewest_waves_that_fit(count):
     def largest(k):
         return max(planned_bytes(wave) for wave in split(GROUPS, k))

@@ -62,8 +62,8 @@ def one_thread():
 def _config(task, *more):
     size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=4"]
     evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=3", "evaluation.points=2"]
-    few = "train.params.config.mini_epochs=2"
-    return compose_config(task, ["sim=mujoco_cpu", "device=cpu", few, *size, *evaluation, *more])
+    few = ["train.params.config.mini_epochs=2", "train.params.config.horizon_length=4", "compile_shapers=false"]
+    return compose_config(task, ["sim=mujoco_cpu", "device=cpu", *few, *size, *evaluation, *more])
 
 
 def _groups(cfg, files: dict[str, str], folder: Path):
@@ -100,12 +100,12 @@ def _rows(folder):
 @pytest.mark.parametrize(
     "task, files, more, regroups",
     [
-        ("Cartpole", CARTPOLE, ["task.env.episodeLength=40", "compile_shapers=false"], True),
-        ("Cartpole", dict(list(CARTPOLE.items())[:3]), ["task.env.episodeLength=40", "compile_shapers=false"], False),
+        ("Cartpole", CARTPOLE, ["task.env.episodeLength=10"], True),
+        ("Cartpole", dict(list(CARTPOLE.items())[:3]), ["task.env.episodeLength=10"], False),
         (
             "Anymal",
             ANYMAL,
-            ["task.env.learn.episodeLength_s=0.4", "train.params.network.mlp.units=[16,16]", "compile_shapers=false"],
+            ["task.env.learn.episodeLength_s=0.2", "train.params.network.mlp.units=[16,16]"],
             True,
         ),
     ],

@@ -6,7 +6,17 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from helpers import BREAKS_MIDWAY, CARTPOLE_QUICK, FIVE_ACTIONS, refused, results, run, stopped_at, write_candidates
+from helpers import (
+    BREAKS_MIDWAY,
+    CARTPOLE_QUICK,
+    FIVE_ACTIONS,
+    TINY_WORDS,
+    refused,
+    results,
+    run,
+    stopped_at,
+    write_candidates,
+)
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.evaluation import run_episodes
@@ -21,7 +31,7 @@ from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.trainers.base import Trainer
 
-CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY}
+CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY.replace("25", "3")}
 MINE = ["train.params.algo.name=test_session:RandomSearch"]
 
 
@@ -98,10 +108,10 @@ class RandomSearch(Trainer):
             generator.set_state(own)
 
 
-def words(folder, iterations=8):
+def words(folder, iterations=4):
     files = write_candidates(folder / "files", CANDIDATES)
     size = ["--num_envs_per_candidate", 8, "--learning_iterations", iterations]
-    return [*CARTPOLE_QUICK, "compile_shapers=false", *size, "--candidates", *files, *MINE]
+    return [*CARTPOLE_QUICK, *TINY_WORDS, *size, "--candidates", *files, *MINE]
 
 
 @pytest.mark.slow
@@ -149,14 +159,14 @@ class Ears(Reporter):
         self.heard.append("ended")
 
 
-LENGTHS = {"Cartpole": "task.env.episodeLength=60", "Anymal": "task.env.learn.episodeLength_s=1.2"}
+LENGTHS = {"Cartpole": "task.env.episodeLength=20", "Anymal": "task.env.learn.episodeLength_s=0.4"}
 
 
 def make_session(folder, total=6, overrides=(), task="Cartpole", **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
     size += ["evaluation.final_episodes=4", "train.params.config.mini_epochs=2", LENGTHS[task]]
-    size += ["compile_shapers=false"]
+    size += ["compile_shapers=false", "train.params.config.horizon_length=4", "train.params.network.mlp.units=[16,16]"]
     cfg = compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     spec = RunSpec.of(cfg, baseline_sources(find_spec(task)))
     groups, _ = prepare(spec)
@@ -183,7 +193,7 @@ def test_iterating_by_hand_equals_train(tmp_path):
         by_hand.iterate()
     trained.train()
     assert evaluated == [3, 6]
-    assert ears.heard == [("began", 1, 1, 0, 6), *[(k, k * 2 * 4 * 16) for k in range(1, 7)], "ended"]
+    assert ears.heard == [("began", 1, 1, 0, 6), *[(k, k * 2 * 4 * 4) for k in range(1, 7)], "ended"]
     assert torch.equal(by_hand.episodes.fitness, trained.episodes.fitness)
     assert all(torch.equal(x, weights(trained)[key]) for key, x in weights(by_hand).items())
     again = run_episodes(by_hand.evaluation, by_hand.trainer.policy(by_hand.evaluation.layout), 1, 0)
@@ -234,9 +244,9 @@ def of_full_episodes(tmp_path_factory):
     ("overrides", "steps"),
     [
         (["evaluation.point_steps=7"], 7),
-        (["evaluation.point_steps=7", "evaluation.record=true"], 59),
-        (["evaluation.point_steps=null"], 59),
-        (["evaluation.point_steps=1000"], 59),
+        (["evaluation.point_steps=7", "evaluation.record=true"], 19),
+        (["evaluation.point_steps=null"], 19),
+        (["evaluation.point_steps=1000"], 19),
     ],
 )
 def test_intermediate_evaluations_play_the_beginning_of_the_episodes(tmp_path, of_full_episodes, overrides, steps):
@@ -275,7 +285,7 @@ def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, more):
 def test_checkpoints_take_at_most_a_twentieth_of_the_time(tmp_path, monkeypatch, seconds, saved_after):
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("envcoder_bench.run.train.session.time", clock)
-    session, _, saved = make_session(tmp_path, 10, ["checkpoint_minutes=1", "train.params.config.horizon_length=4"])
+    session, _, saved = make_session(tmp_path, 10, ["checkpoint_minutes=1"])
     keep, iterate = saved.append, session.iterate
 
     def slow(state):

@@ -3,7 +3,6 @@
 import shutil
 
 import helpers
-import pandas as pd
 import pytest
 from helpers import (
     CARTPOLE_QUICK,
@@ -28,9 +27,8 @@ pytestmark = pytest.mark.slow
 
 MINE = """
 WEIGHTS = {"swing": 0.1}
-def compute_reward(pole_angle, pole_vel, cart_pos):
+def compute_reward(pole_angle, pole_vel):
     terms = {"upright": torch.cos(pole_angle), "swing": -WEIGHTS["swing"] * torch.abs(pole_vel)}
-    terms["centre"] = -torch.abs(cart_pos)
     return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
 """
 RATE, ENTROPY = "train.params.config.learning_rate", "train.params.config.entropy_coef"
@@ -48,7 +46,7 @@ def divided(tmp_path_factory):
 
 
 def test_run_has_effects_as_table_picture_and_file(divided):
-    assert len(divided.terms) == 9 and set(divided.terms["term"]) == {"upright", "swing", "centre"}
+    assert len(divided.terms) == 6 and set(divided.terms["term"]) == {"upright", "swing"}
     assert {"terms.csv", "terms_mine.png"} <= {path.name for path in divided.folder.iterdir()}
     assert divided.folder / "terms_mine.png" in divided.pictures and divided.summary["paths"]["terms"] == "terms.csv"
     assert "terms of mine" in str(divided) and "one seed" in str(divided)
@@ -73,13 +71,10 @@ def test_original_and_its_variants_train_as_if_alone(divided, tmp_path):
         assert_same_weights(weights(divided.folder, name), weights(other.folder, same))
 
 
-def test_variants_are_extended_by_seeds_and_trained_by_several_workers(divided, tmp_path, threads):  # noqa: F811
+def test_variants_are_extended_by_seeds(divided, tmp_path):
     copy = shutil.copytree(divided.folder, tmp_path / "copy")
     larger = extend(copy, seeds=2)
     assert set(larger.terms["seeds"]) == {2} and not larger.terms["ci_low"].isna().all()
-    settings = {**SETTINGS, "sim": "auto", "device": "auto", "devices": "cpu:2"}
-    two = evaluated(tmp_path / "two", terms=True, seeds=2, **settings)
-    pd.testing.assert_frame_equal(two.terms, larger.terms, rtol=1e-6)
 
 
 def test_race_with_variants_says_who_was_stopped(tmp_path, monkeypatch):
@@ -88,14 +83,19 @@ def test_race_with_variants_says_who_was_stopped(tmp_path, monkeypatch):
     result = evaluated(tmp_path / "a", terms=True, **RACED)
     terms = result.terms.set_index("candidate")
     assert list(terms.index[terms["status"] == "stopped at 2"]) == stopped
-    assert terms.loc[stopped, "effect"].isna().all() and terms["effect"].notna().sum() == 7
+    assert terms.loc[stopped, "effect"].isna().all() and terms["effect"].notna().sum() == 4
 
 
-def test_group_with_a_setting_of_its_own_has_the_weights_of_a_run_with_it_also_raced_and_resumed(tmp_path, monkeypatch):
+def test_group_with_a_setting_of_its_own_has_the_weights_of_a_run_with_it_also_raced_and_resumed_by_workers(
+    tmp_path,
+    monkeypatch,
+    threads,  # noqa: F811
+):
     monkeypatch.setattr(
         executor, "decide", lambda *_: [Stop("mine.learning_rate=0.01+entropy_coef=0", 0.1, 9, "behind")]
     )
-    first = evaluated(tmp_path / "a", sweep={RATE: [3e-4, 0.01], ENTROPY: [0, 0.05]}, **stopped_at(3), **RACED)
+    by_two = {**RACED, "sim": "auto", "device": "auto", "devices": "cpu:2"}
+    first = evaluated(tmp_path / "a", sweep={RATE: [3e-4, 0.01], ENTROPY: [0, 0.05]}, **stopped_at(3), **by_two)
     assert not first.complete
     result = resume(first.folder)
     assert set(result.results["status"]) == {"ok", "stopped"}

@@ -18,7 +18,7 @@ from envcoder_bench.search.screen import View
 TINY = (
     *("num_envs_per_candidate=4", "learning_iterations=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"),
     *("evaluation.points=1", "shapers_per_iter=2", "validated=0", "seeds=2", "sim=mujoco_cpu", "device=cpu"),
-    "train.params.config.horizon_length=8",
+    *("train.params.config.horizon_length=4", "task.env.episodeLength=20"),
 )
 ASKED = {"track": "reward", "budget": "one-shot", "tasks": ("smoke",), "base_url": None, "max_cost": None}
 

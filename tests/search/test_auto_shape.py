@@ -29,9 +29,8 @@ QUICK = [
     "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 3,
     "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
     "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", "checkpoint_minutes=0",
-    "task.env.episodeLength=12", "train.params.config.horizon_length=8",
+    "task.env.episodeLength=12", "train.params.config.horizon_length=4", "compile_shapers=false", "validated=2",
 ]  # fmt: skip
-PLAIN = [*QUICK, "compile_shapers=false"]  # for searches whose candidates are new, with the fixture ``trusted``
 
 
 def code(body, idea="An idea."):
@@ -77,10 +76,12 @@ def texts(folder):
     return {**found, **{name: (folder / name).read_text().replace(str(folder), "") for name in runs}}
 
 
-@pytest.fixture
-def trusted(monkeypatch):
-    """Searches without the jail, whose process takes seconds to start."""
-    monkeypatch.setattr(launch, "UNTRUSTED", "untrusted=false")
+@pytest.fixture(scope="module", autouse=True)
+def trusted():
+    """Searches without the jail, which test_hostile_replies.py has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "UNTRUSTED", "untrusted=false")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in str(
         archive.by_name["r3_00"].fault
     )
-    assert "r2_01.py:4: in compute_reward: returned NaN" in str(archive.by_name["r2_01"].fault)
+    assert "r2_01.py:6: in compute_reward: returned NaN" in str(archive.by_name["r2_01"].fault)
     for attempt in archive.attempts:
         if attempt.status == OK:
             assert attempt.fitness is not None and 0 <= attempt.fitness <= 1
@@ -148,7 +149,7 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
     assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]
-    assert "r2_01 stopped in training: r2_01.py:4: in compute_reward: returned NaN" in third
+    assert "r2_01 stopped in training: r2_01.py:6: in compute_reward: returned NaN" in third
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
 
 
@@ -223,13 +224,13 @@ def test_complete_search_is_shown_again(served_search, capsys):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_budget_ends_the_search(tmp_path, capsys, server, trusted):
+def test_budget_ends_the_search(tmp_path, capsys, server):
     server.input_tokens, server.output_tokens = 28_000, 500
     server.script.extend(answer(cosine(0.1 * 1.5**k)) for k in range(9))
     fitness = tmp_path / "mine.py"
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
     fitness.write_text(text)
-    words = [*PLAIN, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
+    words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
     words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, "--show_baseline", "no", *served(server)]
     folder = run(tmp_path / "search", *words)
     archive = read_archive(folder / "archive.json")
@@ -261,27 +262,24 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         assert auto_shape.main(["--resume", str(folder), *words]) == 2
         assert message in capsys.readouterr().err
         assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000"]) == 0  # one round more
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000"]) == 0  # one round more
     assert len(server.bodies) == len(read_archive(folder / "archive.json").attempts) == 2
-    assert "no more rounds: the next request could exceed --max_tokens 55000" in capsys.readouterr().out
-    assert (folder / "final_1" / "results.csv").read_text() == first and (folder / "final").is_dir()
-    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000", "--num_iters", "4"]) == 0
-    assert len(server.bodies) == 4 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2, 3, 4]
     assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
-    assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
+    assert (folder / "final_1" / "results.csv").read_text() == first
+    assert {path.name for path in folder.glob("final*")} == {"final", "final_1"}
     # what comes after more rounds has seeds that nothing had before
     runs = [*folder.glob("final*"), *folder.glob("validation*"), *folder.glob("rounds/*/run")]
     seeds = [{row.seed for row in read_results(run / "results.csv")} for run in runs]
-    assert len(runs) == 9 and sum(map(len, seeds)) == len(set.union(*seeds))
+    assert len(runs) == 5 and sum(map(len, seeds)) == len(set.union(*seeds))
 
 
-def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, trusted, monkeypatch):
+def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, monkeypatch):
     text = '''"""Mine."""\n\n\ndef compute_reward(pole_angle, cart_vel):
     terms = {"upright": torch.cos(pole_angle), "still": -WEIGHT * cart_vel**2}
     return terms["upright"] + terms["still"], terms\n'''
     for k in range(3):
         (tmp_path / f"mine{k}.py").write_text(text.replace("WEIGHT", f"0.{k + 1}"))
-    words = [*PLAIN, "--llm", "evolve", "--candidates", *sorted(tmp_path.glob("mine*.py")), "term_variants=2"]
+    words = [*QUICK, "--llm", "evolve", "--candidates", *sorted(tmp_path.glob("mine*.py")), "term_variants=2"]
     words += ["--final_seeds", 1]
     folder, train = tmp_path / "search", Search._train
 
@@ -308,9 +306,9 @@ def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tm
     assert (folder / "report.html").exists()
 
 
-def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch, server, trusted):
+def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch, server):
     server.script.extend(answer(MISSPELT) for _ in range(9))
-    words = [*PLAIN, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
+    words = [*QUICK, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
     with monkeypatch.context() as patch:
         patch.setattr(LLMProposer, "propose", Mock(side_effect=KeyboardInterrupt))
         folder = run(tmp_path / "search", *words, expect=130)
@@ -321,9 +319,9 @@ def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path
     assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
 
 
-def test_refused_setting_is_given_again_on_resume(tmp_path, capsys, server, trusted):
+def test_refused_setting_is_given_again_on_resume(tmp_path, capsys, server):
     server.script.extend([status(400, "'temperature' must be at most 2"), answer(cosine(0.1))])
-    words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
     folder = run(tmp_path / "search", *words, *served(server), expect=2)
     told = capsys.readouterr()
     assert f"lost, resume with another --temperature: {resume_command(folder, 'auto-shape')}\n" in told.err
@@ -341,9 +339,9 @@ def test_refused_setting_is_given_again_on_resume(tmp_path, capsys, server, trus
     assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
 
 
-def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server, trusted):
+def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server):
     server.script.extend([silent] * 7 + [answer(cosine(0.1))])
-    words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
     folder = run(tmp_path / "search", *words, *served(server), expect=2)
     told = capsys.readouterr()
     assert told.err.startswith("auto-shape: error: no request was answered: ")
@@ -354,14 +352,14 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server,
     assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 8
 
 
-def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(rungs, "learned", lambda *_: True)
-    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=3"]
-    folder = run(tmp_path / "search", *words, "--num_iters", 2, "--final_seeds", 1)
+    words = [*QUICK, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=3"]
+    folder = run(tmp_path / "search", *words, "--num_iters", 1, "--final_seeds", 1)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]
-    # of five in the first round three go on, of six with the best so far in the second also three
-    assert all(a.stopped_at == 2 for a in stopped) and len([a for a in stopped if a.round == 1]) == 2
+    # of five three go on
+    assert all(a.stopped_at == 2 for a in stopped) and len(stopped) == 2
     assert archive.best() not in stopped
     assert "stopped at" not in (folder / "final/results.csv").read_text()
     final = json.loads((folder / "final/summary.json").read_text())

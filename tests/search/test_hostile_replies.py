@@ -12,7 +12,8 @@ from envcoder_bench.search.archive import read_archive
 
 SMALL = [
     *(*CARTPOLE_QUICK, "--num_envs_per_candidate", "2", "--learning_iterations", "1"),
-    "train.params.config.horizon_length=8",
+    "train.params.config.horizon_length=4",
+    "task.env.episodeLength=12",
 ]
 
 
@@ -26,7 +27,7 @@ def test_search_believes_and_obeys_no_reply(tmp_path, capsys, monkeypatch, serve
     monkeypatch.setattr(console, "default_videos", lambda: 0)
     texts = [*ALL.values(), f"# {PLAIN}"]
     words = [
-        *SMALL, "--task_description", "Balance", "--num_iters", "2", "--shapers_per_iter", str(len(texts)),
+        *SMALL, "--task_description", "Balance", "--num_iters", "1", "--shapers_per_iter", str(len(texts)),
         "--final_seeds", "1", "concurrency=1", "final_episodes=4",
     ]  # fmt: skip
     server.script.extend([answer(reply(text)) for text in texts] * 6)

@@ -157,8 +157,10 @@ def test_missing_token_counts_are_upper_bounds(llm, counts, server):
 )
 def test_replies_that_are_not_json_are_asked_for_again(llm, data, message, server, tmp_path):
     server.script.extend([raw(data)] * 3)
-    (reply,), _ = ask(make(llm, server), tmp_path)
+    lines = []
+    (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == ERROR and message in reply.error and "\n" not in reply.error and len(server.bodies) == 3
+    assert lines == [f"{reply.error} (its tokens are not counted)"] * 3
 
 
 @both

@@ -1,15 +1,14 @@
 """Extraction of the candidate from replies."""
 
-import resource
-import subprocess
-import sys
+import signal
+import time
 
 import pytest
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.search.providers.base import Reply
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.complete import no_code
+from envcoder_bench.shaping.source import reduced, without_script
 
 REWARD = "def compute_reward(state_dict):\n    return state_dict['x']"
 TERMINAL = "def compute_terminal(state_dict):\n    return helper(state_dict['x']) < 0"
@@ -102,7 +101,7 @@ def test_only_complete_blocks_of_truncated_replies_count(text, expected):
     assert extract_code(text, cut_off=True) == (None if expected is None else expected + "\n")
 
 
-SIZE = 99_000  # just short of what is not parsed
+SIZE = 16_000
 UNITS = {  # repeated, they are what a pattern that can match in two ways never comes to an end of
     "a quote and escapes": "'\\a", "double quotes": '"\\a', "triple quotes": '"""\\', "backslashes": "\\",
     "spaces": " ", "line ends": "\n", "lines of spaces": "     \n", "CRLF": "\r\n", "tabs": "\t", "zeros": "\0",
@@ -112,52 +111,51 @@ UNITS = {  # repeated, they are what a pattern that can match in two ways never 
     "heads": "def a(\n", "heads with an end": "def a(\n)", "imports": "import a, ", "from": "from a ", "colons": "x:",
     "equals": "=", "one name": "a", "commas": " a, b", "annotations": "    a: b\n", "brackets": "(", "comments": "#\n",
 }  # fmt: skip
-CHAIN = [f"```python\nn{k} = n{k + 1}\n```\n" for k in range(7000)]  # each block needs the next one
 USES_CHAIN = "```python\ndef compute_reward(x):\n    return n0\n```\n"
 BLOCK = "```python\ndef compute_reward(x):\n    return x\n"
 
 
-def bombs():
+def bombs(size):
     for name, unit in UNITS.items():
-        text = (unit * (SIZE // len(unit) + 1))[:SIZE]
+        text = (unit * (size // len(unit) + 1))[:size]
         yield name, text
         yield f"{name}, in a block", f"{BLOCK}    {text}"
         yield f"{name}, after a block", f"{BLOCK}```\n{text}"
-    yield "tildes and a tick", "~" * SIZE + "`"
-    yield "spaces and a name", f"{BLOCK}    {' ' * SIZE}a\n```"
+    chain = [f"```python\nn{k} = n{k + 1}\n```\n" for k in range(size // 16)]  # each block needs the next one
+    yield "tildes and a tick", "~" * size + "`"
+    yield "spaces and a name", f"{BLOCK}    {' ' * size}a\n```"
     yield "sixty escapes", f"{BLOCK}    y = '" + "\\a" * 60
-    yield "a chain of helpers", USES_CHAIN + "".join(CHAIN)
-    yield "a chain of helpers, backwards", USES_CHAIN + "".join(reversed(CHAIN))
+    yield "a chain of helpers", USES_CHAIN + "".join(chain)
+    yield "a chain of helpers, backwards", USES_CHAIN + "".join(reversed(chain))
 
 
-EXTRACT_ALL = """
-import sys
-sys.path[:0] = ["tests/search", "tests/fakes"]
-from test_providers_code import bombs
-from envcoder_bench.search.providers.code import extract_code
-from envcoder_bench.shaping.source import reduced, without_script
-for name, text in bombs():
+def read(text):
+    """Read it in all ways, and return the seconds of processor time."""
+    began = time.process_time()
     for cut_off in (False, True):
-        print(name, flush=True)
         extract_code(text, cut_off)
-    reduced(f"def compute_goal(x): pass\\ndef compute_reward(x):\\n    return x\\n{text}", ["compute_reward"])
-    reduced(f"def compute_goal(x): pass\\nx = {text}", ["compute_reward"])
+    reduced(f"def compute_goal(x): pass\ndef compute_reward(x):\n    return x\n{text}", ["compute_reward"])
+    reduced(f"def compute_goal(x): pass\nx = {text}", ["compute_reward"])
     without_script(text)
-print("done")
-"""
+    return time.process_time() - began
 
 
 @pytest.mark.slow
 def test_any_text_is_read_in_linear_time():
-    """All together take seconds of processor time; quadratic time exceeds the limit of 120 s."""
+    """A text of four times the length takes four times as long; in quadratic time it takes sixteen times."""
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+    def late(*_):
+        raise TimeoutError(name)
 
-    root = project_folder("user_functions").parent
-    command = [sys.executable, "-c", EXTRACT_ALL]
-    done = subprocess.run(command, cwd=root, preexec_fn=limit, stdout=subprocess.PIPE, text=True)
-    assert done.stdout.endswith("done\n"), f"it ended in: {done.stdout.splitlines()[-1:]}"
+    handler = signal.signal(signal.SIGVTALRM, late)
+    try:
+        for (name, short), (_, long) in zip(bombs(SIZE // 4), bombs(SIZE)):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 5.0)  # in exponential time it does not end
+            seconds = read(short)
+            assert read(long) < 8.0 * seconds + 0.05, name
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, handler)
 
 
 def test_too_long_reply_is_ignored():

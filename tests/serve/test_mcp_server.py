@@ -1,5 +1,6 @@
 """The server of ``envcoder-bench mcp``, as a client sees it: tools, errors of the protocol, HTTP, and a kill."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,21 +10,24 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import campaigns
 import pytest
+from forked import Forked
 
 from envcoder_bench.__main__ import main
+from envcoder_bench.cli import eval_shapers
 from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.serve import server
+from envcoder_bench.serve import jobs, server
 from envcoder_bench.serve.campaign import Campaign, State
 from envcoder_bench.serve.texts import LIMIT
 
 pytest.importorskip("mcp", reason="pip install 'envcoder-bench[mcp]': no mcp")
 import anyio
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
+from mcp.server.stdio import stdio_server
 
 TOOLS = [
     *("tasks", "describe", "check", "plan", "rank", "status", "result", "explain", "terms", "sweep", "policy", "final"),
@@ -233,17 +237,38 @@ def compute_torque(action, cart_pos, cart_vel, pole_angle, pole_vel):
 """
 
 
+@contextlib.contextmanager
+def forked_server(*words):
+    """A server in a fork, and its jobs in forks of it; yields its process and a client's transport."""
+    (stdin, write), (read, stdout) = os.pipe(), os.pipe()
+
+    def job(command, stdout, stderr, **_):
+        assert command[:3] == [sys.executable, "-m", "envcoder_bench.eval_shapers"]
+        return Forked(lambda: eval_shapers.main(command[3:]), stderr.name, stdout.name)
+
+    def serve():
+        os.setpgid(0, 0)  # its jobs are killed with it
+        os.dup2(stdin, 0), os.dup2(stdout, 1)
+        for pipe in (stdin, stdout, read, write):
+            os.close(pipe)
+        jobs.subprocess = SimpleNamespace(Popen=job, DEVNULL=None)
+        return main(["mcp", *map(str, words)])
+
+    process = Forked(serve)
+    os.close(stdin), os.close(stdout)
+    with open(read) as replies, contextlib.suppress(BrokenPipeError), open(write, "w") as requests:
+        yield process, stdio_server(anyio.wrap_file(replies), anyio.wrap_file(requests))
+
+
 @pytest.mark.slow
-def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path):
+def test_an_agent_goes_from_a_task_to_final_though_all_is_killed(tmp_path):
     """Nothing is lost, and all answers together are at most 8,000 tokens, at four characters each."""
     folder = tmp_path / "campaign"
-    words = ["-m", "envcoder_bench", "mcp", str(folder), "--task", SWINGUP, "--files", str(tmp_path), *SMALL]
-    environment = {**os.environ, "PYTHONPATH": str(Path(server.__file__).parents[2])}
-    parameters = StdioServerParameters(command=sys.executable, args=words, env=environment)
+    words = [folder, "--task", SWINGUP, "--files", tmp_path, *SMALL]
     (tmp_path / "good.py").write_text(GOOD)
 
-    async def begin():
-        async with Client(stdio_client(parameters)) as client:
+    async def begin(process, transport):
+        async with Client(transport) as client:
             agent = Agent(client)
             facts = await agent("describe", task=SWINGUP)
             assert Path(facts["more"]).is_file() and facts["baselines"]["human"].endswith("human.py")
@@ -253,17 +278,14 @@ def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path
             planned = await agent("plan", candidates=1, seeds=8, iterations=1)
             assert planned["policies"] == 24 and 0 < planned["seconds_expected"][0] < planned["seconds_expected"][1]
             job = (await agent("rank", files=["good.py"], seeds=8, iterations=1, question="upright?"))["job"]
-            until = time.monotonic() + 60
-            while not Campaign(folder).job(job).pid and time.monotonic() < until:
-                await anyio.sleep(0.2)
-            for pid in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-                for child in pid.read_text().split():
-                    if b"mcp" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        os.kill(int(child), signal.SIGKILL)
+            run, until = Campaign(folder).run(Campaign(folder).job(job)), time.monotonic() + 60
+            while not (run / "config.yaml").exists() and time.monotonic() < until:
+                await anyio.sleep(0.02)
+            os.killpg(process.pid, signal.SIGKILL)
             return agent.characters
 
-    async def go_on():
-        async with Client(stdio_client(parameters)) as client:
+    async def go_on(process, transport):
+        async with Client(transport) as client:
             agent = Agent(client)
             result = await done(agent, "j1")
             assert result["question"] == "upright?" and result["ledger"] == "1 attempts, 24 policies"
@@ -275,6 +297,7 @@ def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path
             result = await done(agent, "j2")
             assert result["final"] == "best of 1: good is better than human, on seeds of its own"
             assert "one final evaluation for 18 attempts" in await agent("final")
+            os.killpg(process.pid, signal.SIGKILL)
             return agent.characters
 
     async def done(agent, job):
@@ -284,5 +307,9 @@ def test_an_agent_goes_from_a_task_to_final_though_the_server_is_killed(tmp_path
                 break
         return await agent("result", job=job)
 
-    characters = anyio.run(begin) + anyio.run(go_on)
+    characters = 0
+    for talk in (begin, go_on):
+        with forked_server(*words) as (process, transport):
+            characters += anyio.run(talk, process, transport)
+        process.wait(60)
     assert characters <= 4 * 8000, characters

@@ -107,7 +107,7 @@ def test_whatever_reads_an_odd_text_refuses_it_as_such(name):
     tree = tried(parse, text, "odd.py")
     if tree is not None:
         scan = Scan(tree)
-        assert scan.setter() is None and scan.random_line("compute_reward") in (None, 1)
+        assert scan.setter is None and scan.random_line("compute_reward") in (None, 1)
     declared = tried(numbers, text) or {}
     tried(resolve_name, "W", text, ["a"])
     for key in [*declared][:2]:

@@ -9,11 +9,14 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+from scripted_policies import disturbed, groups_of, stress_of
 
 import isaacgym_mujoco.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
@@ -263,3 +266,27 @@ def test_randomized_isaacgymenvs_task_isolates_candidates(task):
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)
     measured = measure_isolation(RunSpec.of(cfg), human, unshaped, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 32, str(measured)
+
+
+@pytest.mark.parametrize(
+    "task, width",
+    [
+        pytest.param("isaacgymenvs:Ant", 8, marks=ISAAC, id="Ant"),
+        pytest.param("legged_gym:anymal_c_flat", 12, marks=LEGGED, id="anymal_c_flat"),
+    ],
+)
+def test_stress_of_a_task_is_the_same_alone_and_among_others_and_its_base_errs(task, width):
+    text = "def compute_observation(state_dict):\n    return state_dict['obs_buf']\n"
+    policies = {name: lambda obs, x=x: torch.tanh(x * obs[:, :1]).expand(-1, width) for name, x in (("a", 0), ("b", 1))}
+    small = Settings(1, draws=2, episodes=1, milliseconds=100)
+    stress = stress_of(*groups_of(task, text, ["a", "b"]), policies, small)
+    alone = stress_of(*groups_of(task, text, ["b"]), policies, small)
+    assert str(alone.rows) == str(tuple(row for row in stress.rows if row.candidate == "b"))
+    env = disturbed(*groups_of(task, text, ["a"]), small, noise=0.5)
+    env.begin_all(EVALUATION_STEP)
+    error = (env.state["root_states"] - env.robot.root_states).abs()
+    assert not bool(error[0].any()) and not bool(error[:, :3].any())
+    for columns, most in ((slice(7, 10), 0.05), (slice(10, 13), 0.1), (slice(3, 7), 0.013)):
+        assert (
+            bool((error[1:, columns].amax(dim=1) > 0.05 * most).all()) and float(error[:, columns].max()) < 1.01 * most
+        )

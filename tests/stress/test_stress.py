@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from helpers import CARTPOLE_QUICK, SETTINGS, SHORT, refused
@@ -18,11 +19,14 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.report.stress import render_stress
 from envcoder_bench.results.stress import FILE, Settings
+from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.stress import measure
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import Asked, stress_run
+from envcoder_bench.stress.other_physics import other_physics
 from envcoder_bench.tasks.sim_task import SimTask
 
 SMALL = Settings(1, draws=4, episodes=2, milliseconds=400)
@@ -138,6 +142,34 @@ def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folde
     assert not stress_run(run_folder, asked).failed and len(played) == 2  # all is there
     with pytest.raises(UserError, match="has 4 draws of 1 episode,"):
         stress_run(run_folder, dataclasses.replace(asked, draws=5))
+
+
+def test_other_physics_are_columns_and_change_no_other_number(run_folder, monkeypatch):
+    kept = {"half_step", "Euler"}
+    monkeypatch.setattr(
+        measure, "other_physics", lambda spec: {k: x for k, x in other_physics(spec).items() if k in kept}
+    )
+    plain = stress_run(run_folder, Asked(draws=4, episodes=1)).stress
+    stress = stress_run(run_folder, Asked(draws=4, episodes=1, physics=True)).stress
+    changed = [dataclasses.replace(row, fitness=9.0) if row.physics else row for row in stress.rows]
+    summaries = dataclasses.replace(stress, rows=tuple(changed)).summaries
+    assert str(summaries) == str(plain.summaries) and len(stress.rows) == len(plain.rows) + 2 * 4
+    table, text = stress.ranking, render_stress(stress, ["a", "b"], {}, False, 100)
+    assert {"fitness_half_step", "fitness_Euler"} < {*table.columns} and "half step" in text
+    for name, (fitness, _) in stress.in_physics("a").items():
+        assert fitness == np.mean(
+            [x.fitness for x in stress.rows if (x.candidate, x.physics, x.draw) == ("a", name, 0)]
+        )
+    spec = open_run(run_folder).spec
+    found = other_physics(spec.changed(sim="mujoco_cpu"))
+    assert [*found] == ["half_step", "Euler", "implicitfast", "exact_solver", "other_simulator"]
+    assert found["half_step"].config.task["sim"]["substeps"] == 2 * spec.config.task["sim"]["substeps"]
+    assert found["Euler"].config.task["sim"]["mujoco"]["integrator"] == "Euler"
+    assert found["other_simulator"].config.sim == "mujoco_warp"
+    played = []
+    monkeypatch.setattr(measure, "measure_groups", _counted(measure.measure_groups, played))
+    stress_run(run_folder, Asked(draws=4, episodes=1, physics=True))
+    assert not played  # all is there
 
 
 def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_folder, capsys):

@@ -5,7 +5,6 @@ import torch
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.sources.registry import task_names
-from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
 from envcoder_bench.tools.task_check import TaskCheck
 
 # all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields on
@@ -13,16 +12,9 @@ from envcoder_bench.tools.task_check import TaskCheck
 SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-# motors and sensors; height fields; objects, sites, a Jacobian and slides. On a CPU these stand for all in trainings.
-# The checks use the last one with MuJoCo Warp, whose steps take long there; tests/sim has its height fields
-KINDS = ("Ant", "AnymalTerrain", "FrankaCubeStack")
 ON_CUDA = [pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()]
-WITH_WARP = [*(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in KINDS[2:]), *ON_CUDA]
 WHERE = ("name", "sim", "device")
-EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *WITH_WARP])
-TRAINED = pytest.mark.parametrize(
-    WHERE, [*((name, "mujoco_cpu", "cpu") for name in KINDS), ("Ant", "mujoco_warp", "cpu"), *ON_CUDA]
-)
+EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *ON_CUDA])
 
 
 def overrides(name, sim, as_shipped=False):
@@ -46,19 +38,23 @@ def test_task_passes_all_checks(name, sim, device, check):
 
 
 @SLOW
-@EVERY
-def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
-    """In the training environment, with both baselines, longer than an episode; on slow physics with one, 20 steps."""
-    quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (60, BASELINE_FILES) if quick else (20, (UNSHAPED,))
-    words = [*overrides(name, sim), episode(name, 50)]
-    assert list(TaskCheck(name, sim, device, words).random_actions(*played)) == []
+def test_task_of_objects_sites_and_a_jacobian_is_reset_with_warp():
+    """The task for the code that the others do not have; tests/sim compares the simulators in all else."""
+    assert list(TaskCheck("FrankaCubeStack", "mujoco_warp", "cpu").reset()) == []
 
 
 @SLOW
-@TRAINED
+@EVERY
+def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
+    """In the training environment, with both baselines, longer than an episode."""
+    words = [*overrides(name, sim), episode(name, 50)]
+    assert list(TaskCheck(name, sim, device, words).random_actions(60)) == []
+
+
+@SLOW
+@pytest.mark.parametrize(WHERE, [("AnymalTerrain", "mujoco_cpu", "cpu"), *ON_CUDA])
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys, monkeypatch):
-    """Of tasks that differ in kind on a CPU; tests/run/test_check.py compiles the baselines of all."""
+    """Of one task on a CPU; tests/run/test_check.py compiles the baselines of all, and above all act at random."""
     monkeypatch.setenv("COLUMNS", "160")  # else long numbers shorten the names
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from kernel_device import DEVICE, INTERPRETED, compares_kernels
+from kernel_device import DEVICE, INTERPRETED, compares_kernels, sizes
 from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.network_builder import NetworkBuilder
@@ -143,7 +143,7 @@ def test_exported_policy_matches_in_the_stock_player(normalize: bool, tmp_path: 
 
 
 @compares_kernels
-@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("groups", sizes([1, 3], [3]))
 @pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
 def test_gradients_of_kernels_are_close_to_those_in_float64(

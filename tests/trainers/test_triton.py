@@ -24,6 +24,7 @@ from envcoder_bench.trainers.ppo.rollout import Batch, Rollout, generalized_adva
 
 pytestmark = KERNELS
 ROUNDED = "medium" if INTERPRETED else "high"  # precision of products for which the layers are kernels
+ENVS = 20 if INTERPRETED else 70  # more than a tile of rows where that has 16
 
 
 def on_both(compute: Callable[[Backend], list[Tensor]], tolerance: float = 1e-5) -> None:
@@ -50,7 +51,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 )
 @pytest.mark.parametrize(
     "widths, samples, minibatches",
-    [([5, 3, 1], 70, 2), ([1], 33, 1), *sizes([([12, 12], 3000, 3)], [([12, 12], 300, 3)])],
+    [([5, 3, 1], 70, 2), ([1], 33, 1), *sizes([([12, 12], 3000, 3)], [])],
 )
 def test_objective(
     widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,
@@ -95,8 +96,9 @@ def test_objective(
     "groups, rows, width, columns",
     [(3, 70, 52, 48), *sizes([(1, 1100, 20, 130), (None, 65, 144, 256)], [(1, 130, 20, 33), (None, 65, 36, 80)])],
 )
-@pytest.mark.parametrize("elu", [False, True])
-@pytest.mark.parametrize("tail", [0, 10, 16])
+@pytest.mark.parametrize(
+    "tail, elu", sizes([*itertools.product((0, 10, 16), (False, True))], [(0, True), (10, False), (16, True)])
+)
 def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int, columns: int) -> None:
     leading = () if groups is None else (groups,)
     x, weight = normal(*leading, rows, width), normal(*leading, width, columns, seed=1)
@@ -138,11 +140,11 @@ def test_acting(
     )  # fmt: skip
     params["network"]["space"]["continuous"]["std_type"] = "scalar" if as_rsl_rl else "log"
     backend = Backend(kernels=True, fixed_order=padded)  # then widths are beyond the environment's
-    answers = torch.zeros(3, 7, 70, 8, device=DEVICE)
+    answers = torch.zeros(3, 7, ENVS, 8, device=DEVICE)
     with settings_kept():
         torch.set_float32_matmul_precision(precision)
         block = LearnerBlock(
-            backend, slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers, critic_dims
+            backend, slice(2, 6), obs_dims, action_dims, seeds, params, ENVS, DEVICE, answers, critic_dims
         )
         learner = block.learner
         learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
@@ -161,9 +163,10 @@ def test_acting(
             for part in (learner, learner.obs_normalizer, learner.critic_normalizer, learner.value_normalizer):
                 if part is not None:
                     part.backend = replace(backend, fixed_order=padded and backend.kernels)
-            step, out = torch.zeros(1, dtype=torch.int64, device=DEVICE), torch.full((2, 7, 70, 20), 7.0, device=DEVICE)
+            step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+            out = torch.full((2, 7, ENVS, 20), 7.0, device=DEVICE)
             for t in range(2):
-                obs, critic_obs = normal(7, 70, 50, seed=t), normal(7, 70, 40, seed=2 + t)
+                obs, critic_obs = normal(7, ENVS, 50, seed=t), normal(7, ENVS, 40, seed=2 + t)
                 block.act(step, obs, critic_obs, numbers[block.noise_key], out[t, ..., :13])
                 step += 5
             recorded = vars(block.rollout)
@@ -189,25 +192,26 @@ def test_recording() -> None:
     assert torch.equal(answers, want)
 
 
-@pytest.mark.parametrize("alive", [None, [True, False, True]])
-@pytest.mark.parametrize("bias", [None, 11])
-@pytest.mark.parametrize("dims", [[12, 12, 12], [11, 5, 3]])
-@pytest.mark.parametrize(
-    "rounds, batches, samples, empirical", [(1, 1, 50, False), (3, 2, 50, False), (2, 1, 1, False), (1, 1, 50, True)]
-)
+DATA = [(1, 1, 50, False), (3, 2, 50, False), (2, 1, 1, False), (1, 1, 50, True)]
+DIMS, BIASES, ALIVE = ([12, 12, 12], [11, 5, 3]), (None, 11), (None, [True, False, True])
+EACH = list(itertools.product(DATA, DIMS, BIASES, ALIVE))
+
+
+@pytest.mark.parametrize("data, dims, bias, alive", sizes(EACH, [EACH[k] for k in (4, 15, 17, 22, 27)]))
 def test_statistics_and_normalization(
-    rounds: int, batches: int, samples: int, empirical: bool, dims: list[int], bias: int | None, alive: Any
+    data: tuple[int, int, int, bool], dims: list[int], bias: int | None, alive: Any
 ) -> None:
+    rounds, batches, samples, empirical = data
     mask = None if alive is None else torch.tensor(alive, device=DEVICE)
 
     def compute(backend: Backend) -> list[Tensor]:
         normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, bias=bias, empirical=empirical)
         factors = []
         for turn in range(2):
-            data = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
-            factors += [x for pair in normalizer.update_each(data, rounds, mask) for x in pair]
+            drawn = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
+            factors += [x for pair in normalizer.update_each(drawn, rounds, mask) for x in pair]
         statistics = normalizer.running_mean, normalizer.running_var, normalizer.count
-        return [*factors, *statistics, normalizer.normalize(5.0 * data[0])]
+        return [*factors, *statistics, normalizer.normalize(5.0 * drawn[0])]
 
     on_both(compute)
 

@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[2]
 FILES = (
     *(
         f"tests/trainers/test_{name}.py"
-        for name in ("triton", "adam", "network", "trainer", "oracle", "critic_observations", "group_numbers")
+        for name in ("triton", "adam", "network", "trainer", "critic_observations", "group_numbers")
     ),
     "tests/trainers/test_batch_norm.py",
     "tests/env/test_episode_stats.py",
 )
-LEAST = 80  # tests; fewer means that they are no longer selected
+LEAST = 45  # tests; fewer means that they are no longer selected
 
 
 def release(version: str) -> tuple[int, ...]:

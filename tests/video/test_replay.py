@@ -150,11 +150,16 @@ def test_page_without_opengl_has_the_reason(folder, monkeypatch, capsys):
     assert "apt-get install libegl1" in capsys.readouterr().err
 
 
-@NEEDS_OPENGL
-def test_play_writes_a_video(folder, tmp_path, capsys):
+def test_play_writes_a_video(folder, tmp_path, capsys, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(render, "missing", lambda: "")
+    monkeypatch.setattr(render, "render", lambda *given: drawn.append(given))
     words = ["play", str(folder), "--candidate", "calm", "human", "--seconds", "0.2", "--size", "64x65"]
     assert main([*words, "--video", str(tmp_path / "out.mp4")]) == 0
-    assert "calm (seed 0): fitness " in capsys.readouterr().out and frames_of(tmp_path / "out.mp4")
+    assert "calm (seed 0): fitness " in capsys.readouterr().out
+    ((made, model, files, look),) = drawn
+    assert [episode.name for episode in made.episodes] == ["calm", "human"] and model
+    assert files == [tmp_path / "out.mp4"] and look.together and (look.width, look.height) == (64, 64)
 
 
 @pytest.mark.parametrize(

@@ -370,9 +370,8 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
 
 
 def parents(source: str) -> list[str]:
-    """Return the candidates that the first line of a docstring names as its origin: ``(from: r1_00, r1_03)``."""
-    named = _FROM.search(idea(source))
-    return [] if named is None else list(dict.fromkeys(re.findall(r"\w+", named[1])))
+    """Return the candidates that a file's docstring names as its origin: ``(from: r1_00, r1_03)``."""
+    return list(dict.fromkeys(re.findall(r"\w+", " ".join(_FROM.findall(_docstring(source))))))
 
 
 def described(source: str) -> str:
@@ -381,14 +380,18 @@ def described(source: str) -> str:
 
 def idea(source: str) -> str:
     """Return the first line of a file's docstring, without parsing the untrusted file; empty without one."""
+    line = _docstring(source).partition("\n")[0].rstrip()
+    return "" if line[:1] in ('"', "'") else line
+
+
+def _docstring(source: str) -> str:
     text = source[:2000].lstrip()
     while text.startswith("#"):
         text = text.partition("\n")[2].lstrip()
     if text[:1] in tuple("rRuU"):
         text = text[1:]
     quote = next((quote for quote in ('"""', "'''", '"', "'") if text.startswith(quote)), "")
-    line = text[len(quote) :].lstrip().partition("\n")[0].partition(quote or "\n")[0].rstrip()
-    return "" if not quote or line[:1] in ('"', "'") else line
+    return text[len(quote) :].lstrip().partition(quote)[0] if quote else ""
 
 
 def rounded(value: float | None) -> str:

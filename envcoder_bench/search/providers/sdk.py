@@ -207,7 +207,7 @@ class Model:
         key = read_key(f"{kind.upper()}_API_KEY", self.url)
         self.sdk = import_sdk(kind)
         self.name = f"{kind}:{model}" + (f"@{self.url}" if self.url else "")
-        self.hide = hiding(key)
+        self.hide, self._notify = hiding(key), notify
         self._silence = f"no reply within {timeout:g} s (--reply_timeout)"
         http = http_client(self.sdk, self.url, timeout, lambda text: notify(f"{self.name}: {text}"), self.hide)
         self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
@@ -246,6 +246,10 @@ class Model:
                 self.unsupported.add(str(error))
             except Refused as error:
                 return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
+            except ProviderError as error:
+                if error.malformed:
+                    self._notify(f"{error} (its tokens are not counted)")
+                raise
         raise UserError(f"{self.name} does not take {', '.join(sorted(self.unsupported))}")
 
     def _call_once(self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], Reply]) -> Reply:

@@ -307,7 +307,8 @@ class IsaacTask(Task):
         self.state["reset_buf"].masked_fill_(mask, 0)
         self._scoring.forget(mask)
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
-        if not self._compared and len(env_ids) == self.num_envs:
+        alike = self._commanded is None and self._robot is None
+        if alike and not self._compared and len(env_ids) == self.num_envs:
             self._compared = True
             beginning = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
             tell_unequal_beginnings(self.source.address, beginning, self._groups.seeds, self._groups.lanes)

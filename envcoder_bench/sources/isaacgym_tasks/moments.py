@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from torch import Tensor
+
 REWARD = "rew_buf"
 OBSERVATIONS = ("compute_observations", "_compute_observations")
 # attributes by what they are, with the words of ``stress/sensors.py``
@@ -77,6 +79,7 @@ class Moments:
         for name in OBSERVATIONS:
             function = inspect.unwrap(getattr(type(task), name, _nothing))
             names |= {*function.__code__.co_names}
+        names = {name for name in names if isinstance(getattr(task, name, None), Tensor)}
         return {meaning for name, meaning in _UNMEASURED.items() if name in names}
 
     def _with_reward(self, method: Callable[..., Any]) -> Callable[..., Any]:

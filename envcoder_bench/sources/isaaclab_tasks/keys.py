@@ -46,14 +46,20 @@ _SENSORS = {
 def sources_of(world: Any) -> dict[str, Any]:
     """Return how each key is read, its unit and its meaning."""
     scene, sources = world.env.scene, {}
-    for name, asset in {**scene.articulations, **scene.rigid_objects}.items():
-        for key, (unit, meaning) in _asset_keys(asset):
-            sources[f"{name}.{key}"] = (_attribute(asset.data, key), unit, meaning)
     for name, term in world.dialect.terms(world.cfg, "commands").items():
         sources[f"command.{name}"] = (lambda name=name: world.commands.get_command(name), *command_in_words(name, term))
     for key, meaning in (("action", "the last action"), ("prev_action", "the action before it")):
         sources[key] = (_attribute(world.action_manager, key), "-", f"{meaning}, as the policy gave it")
-    sources["env_origins"] = (lambda: world.scene.env_origins, "m", "origin of the environment, world frame")
+    return {**scene_sources(scene), **sources}
+
+
+def scene_sources(scene: Any) -> dict[str, Any]:
+    """Return how the keys of assets and sensors are read, their units and their meanings."""
+    sources = {}
+    for name, asset in {**scene.articulations, **scene.rigid_objects}.items():
+        for key, (unit, meaning) in _asset_keys(asset):
+            sources[f"{name}.{key}"] = (_attribute(asset.data, key), unit, meaning)
+    sources["env_origins"] = (lambda: scene.env_origins, "m", "origin of the environment, world frame")
     for name, sensor in scene.sensors.items():
         for key, (unit, meaning) in _SENSORS.items():
             if isinstance(getattr(sensor.data, key, None), Tensor):

@@ -12,9 +12,10 @@ import logging
 import pkgutil
 import sys
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from envcoder_bench.core.errors import causes, near_matches
@@ -70,6 +71,18 @@ class Source:
             if hasattr(part, "debug_vis"):
                 part.debug_vis = False
         return cfg
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its environment is a class of its own, a ``DirectRLEnv``."""
+        from isaaclab.envs import DirectRLEnv
+
+        made = _environment(self.task_id)
+        return isinstance(made, type) and issubclass(made, DirectRLEnv)
+
+    def own_environment(self) -> tuple[Any, Any]:
+        """Return a new copy of the config of a ``DirectRLEnv``, and the class."""
+        return _configs(self.task_id)[_ENV](), _environment(self.task_id)
 
     def rl_cfg(self) -> Mapping[str, Any]:
         """Return its config of PPO. Raises ValueError if it is registered without."""
@@ -192,22 +205,40 @@ def _configs(task_id: str) -> dict[str, Any]:
     return found
 
 
-def _refuse_other_environments(source: Source) -> None:
+def _environment(task_id: str) -> Any:
+    """Return the class of a task's environment."""
     import gymnasium
-    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-    entry = gymnasium.spec(source.task_id).entry_point
-    made = getattr(entry, "__name__", str(entry).rpartition(":")[2])
-    if entry not in (ENV_CLASS, ManagerBasedRLEnv):
-        why = f"its environment is {made}, a class of its own, and only tasks of {ENV_CLASS} are supported"
-        raise ValueError(f"{source.address}: {why}")
+    entry = gymnasium.spec(task_id).entry_point
+    module, _, name = str(entry).partition(":")
+    return getattr(importlib.import_module(module), name) if isinstance(entry, str) else entry
+
+
+def _refuse_other_environments(source: Source) -> None:
+    from isaaclab.envs import DirectRLEnvCfg, ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
     try:
         with quiet():
-            cfg = _configs(source.task_id)[_ENV]()
+            made, cfg = _environment(source.task_id), _configs(source.task_id)[_ENV]()
     except Exception as error:
         raise ValueError(f"{source.address}: its config fails: {described(error, source.package)}") from None
-    if not isinstance(cfg, ManagerBasedRLEnvCfg):
-        raise ValueError(f"{source.address}: its config is a {type(cfg).__name__}, not a ManagerBasedRLEnvCfg")
+    if not source.is_direct and made is not ManagerBasedRLEnv:
+        why = f"its environment is {getattr(made, '__name__', made)}, a class of its own"
+        raise ValueError(f"{source.address}: {why}, and only tasks of {ENV_CLASS} and DirectRLEnv are supported")
+    wanted = DirectRLEnvCfg if source.is_direct else ManagerBasedRLEnvCfg
+    if not isinstance(cfg, wanted):
+        raise ValueError(f"{source.address}: its config is a {type(cfg).__name__}, not a {wanted.__name__}")
+    terrain = getattr(cfg, "terrain", None) or getattr(cfg.scene, "terrain", None)
+    if source.is_direct and getattr(terrain, "terrain_type", "plane") != "plane":
+        raise ValueError(f"{source.address}: its terrain is generated, and a DirectRLEnv is ranked on a plane")
+    if source.is_direct and cfg.events:
+        shared = shared_by_groups(SimpleNamespace(events=dict(_events(cfg.events))))
+        if shared is not None:
+            raise ValueError(f"{source.address}: the event '{shared[1]}' {shared[2]}: register it with {shared[3]}")
+
+
+def _events(events: Any) -> Iterable[tuple[str, Any]]:
+    return [(name, term) for name, term in vars(events).items() if hasattr(term, "mode")]
 
 
 def refuse_unsupported(source: Source, cfg: Any) -> None:

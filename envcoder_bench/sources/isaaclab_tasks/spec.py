@@ -15,11 +15,16 @@ from envcoder_bench.tasks.spec import TaskSpec
 @functools.lru_cache(maxsize=16)
 def isaaclab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
+    source = find_source(task)
+    if source.is_direct:
+        from envcoder_bench.sources.isaaclab_tasks.direct_spec import direct_spec
+
+        finite = bool(source.own_environment()[0].is_finite_horizon)
+        return direct_spec(source, _train(source, finite), _limit(source))
     facts = facts_of(task)
     from envcoder_bench.sources.isaaclab_tasks.task import IsaacLabTask
     from envcoder_bench.sources.term_tasks.spec import spec_of
 
-    source = facts.source
     title = f"Isaac Lab's {source.task_id} ({source.version}), on MuJoCo"
     return spec_of(facts, IsaacLabTask, repr((source, source.version)), title, ("name",))
 
@@ -39,20 +44,23 @@ def facts_of(task: str) -> Any:
     with quiet():
         cfg = source.env_cfg()
         refuse_unsupported(source, cfg)
-        runner = source.rl_cfg()
-        limit = runner.get("clip_actions")
         facts = Facts(
             dialect=dialect,
             source=source,
             measure=measure_of(dialect, cfg),
             train=_train(source, cfg.is_finite_horizon),
             obs_sets=source.obs_sets(cfg.observations),
-            clip_actions=float(limit) if limit else float("inf"),
+            clip_actions=_limit(source),
         )
         try:
             return learned(facts, lambda facts, num_envs: IsaacLabTask(facts, {}, num_envs, "cpu"), names_of)
         except Exception as error:
             raise ValueError(f"{source.address} cannot be built: {described(error, source.package)}") from error
+
+
+def _limit(source: Source) -> float:
+    """Return the limit of actions, of the runner's config."""
+    return float(source.rl_cfg().get("clip_actions") or "inf")
 
 
 def _train(source: Source, finite: bool) -> dict[str, Any]:

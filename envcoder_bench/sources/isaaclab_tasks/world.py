@@ -5,33 +5,30 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from isaaclab.managers import ActionManager
 from isaaclab.scene import InteractiveScene
 from isaaclab.sensors import ContactSensor, Imu
 from isaaclab.sim import SimulationContext
-from isaaclab.utils.buffers import TimestampedBuffer
 from torch import Tensor
 
+from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
-from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN, EnvView, PartView
+from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
+from envcoder_bench.sources.isaaclab_tasks.view import EnvView, PartView
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.parts import Call, Parts
 from envcoder_bench.sources.term_tasks.views import Commands
 
 SEED = 42  # of terrains and of whatever else is drawn while a scene is built
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
-_DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
-_WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
 
 
-class World:
+class World(SceneState):
     """One scene in ``num_envs`` environments, all at the origin of the world, or at one of a generated terrain.
 
     Attributes:
@@ -50,7 +47,7 @@ class World:
         self.cfg = cfg = facts.env_cfg()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
         self.num_envs, self.reads, self.steps, self.evaluates = num_envs, 0, 0, False
-        with _seeded():
+        with seeded(SEED, device):
             SimulationContext.clear_instance()
             self.sim = SimulationContext(cfg.sim)
             self.scene = InteractiveScene(cfg.scene)
@@ -66,7 +63,6 @@ class World:
         self.env.action_manager = self.action_manager = ActionManager(cfg.actions, self.env)
         everyone = torch.arange(num_envs, device=device)
         self.draws = Draws(torch.zeros_like(everyone), everyone)
-        self._assets = {**self.scene.articulations, **self.scene.rigid_objects}
         self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
 
     def _keep_levels(self, terrain: Any) -> None:
@@ -92,55 +88,7 @@ class World:
         return PartView(block, rows)
 
     def held(self) -> dict[str, Any]:
-        roots = {"actions": self.action_manager, "episode_length": {"buf": self.episode_length_buf}}
-        for name, asset in self._assets.items():
-            data, view = vars(asset.data), asset.root_physx_view
-            wrenches = {
-                f"{wrench} {part}": getattr(getattr(asset, wrench), f"composed_{part}_as_torch")
-                for wrench in _WRENCHES
-                if hasattr(asset, wrench)
-                for part in ("force", "torque")
-            }
-            roots[f"asset {name}"] = {
-                "own": {**_tensors(vars(asset)), **wrenches},
-                "values": {**_tensors(data), **({_DERIVED: data[_DERIVED].data} if _DERIVED in data else {})},
-                "actuators": getattr(asset, "actuators", {}),
-                "properties": {**view.masses.values, "friction": getattr(view, "friction", None)},
-            }
-        for name, sensor in self.scene.sensors.items():
-            roots[f"sensor {name}"] = {"own": _tensors(vars(sensor)), "values": _tensors(vars(sensor._data))}
-        if self.scene.terrain is not None:
-            roots["terrain"] = {key: getattr(self.scene.terrain, key, None) for key in TERRAIN}
-        return roots
-
-    def get_simulation(self) -> dict[str, Tensor]:
-        state = {f"sim/{name}": x for name, x in self.sim.running.get_state().items()}
-        for name, asset in self._assets.items():
-            wrenches = [getattr(asset, wrench)._active for wrench in _WRENCHES if hasattr(asset, wrench)]
-            state[f"wrenches/{name}"] = torch.tensor([*wrenches, getattr(asset, "has_external_wrench", False)])
-            # accelerations are divided by the difference of two times, whose last bits depend on both
-            times = [asset.data._sim_timestamp, getattr(getattr(asset.data, _DERIVED, None), "timestamp", 0.0)]
-            state[f"times/{name}"] = torch.tensor(times, dtype=torch.float64)
-        return state
-
-    def set_simulation(self, state: Mapping[str, Tensor]) -> None:
-        prefix = "sim/"
-        self.sim.running.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
-        for name, asset in self._assets.items():
-            *wrenches, external = state[f"wrenches/{name}"].tolist()
-            for wrench, active in zip([x for x in _WRENCHES if hasattr(asset, x)], wrenches):
-                getattr(asset, wrench)._active = active
-            if hasattr(asset, "has_external_wrench"):
-                asset.has_external_wrench = external
-            time, derived = state[f"times/{name}"].tolist()
-            asset.data._sim_timestamp = time
-            for key, buffer in vars(asset.data).items():
-                if isinstance(buffer, TimestampedBuffer):
-                    buffer.timestamp = derived if key == _DERIVED else -1.0
-
-    def count(self, steps: int) -> None:
-        """Set the number of control steps so far, which curricula read."""
-        self.steps = steps
+        return {"actions": self.action_manager, "episode_length": {"buf": self.episode_length_buf}, **super().held()}
 
     # the simulation
 
@@ -214,27 +162,3 @@ class World:
         ids = mask.nonzero().flatten()
         with TermStream(name, self.draws.seeds[ids], self.draws.lanes[ids], self.draws.step), drawing():
             yield ids
-
-    def sense(self) -> None:
-        """Do nothing: sensors compute their data when they are read."""
-
-    sensed = forget = sense
-
-
-def _tensors(values: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: x for name, x in values.items() if isinstance(x, Tensor) and not name.startswith("_ALL")}
-
-
-@contextmanager
-def _seeded() -> Iterator[None]:
-    """Let code inside the block, which builds terrains, draw the same numbers each time."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    random.seed(SEED)
-    np.random.seed(SEED)
-    torch.manual_seed(SEED)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])

@@ -19,6 +19,7 @@ from isaaclab_mujoco.tensors.articulations import ArticulationView
 from isaaclab_mujoco.tensors.bodies import RigidBodyView
 from isaaclab_mujoco.tensors.contacts import RigidContactView
 from isaaclab_mujoco.tensors.physics import SimulationView
+from mujoco_batches.compat.torch_fuser import disable_cuda_fuser
 
 ISAAC_SIM = ("5.1.0", "", "5", "1", "0", "", "", "")  # the version that Isaac Lab's branches on
 # names that are refused where they are called: (module, name, what it is)
@@ -40,6 +41,7 @@ def install() -> bool:
     """Install the hooks; return False if they were installed before."""
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return False
+    disable_cuda_fuser()  # each function of Isaac Lab that is scripted would be compiled for each of its shapes
     builtins.ISAAC_LAUNCHED_FROM_TERMINAL = False  # type: ignore[attr-defined]
     builtins.ISAACLAB_CALLBACK_EXCEPTION = None  # type: ignore[attr-defined]
     _omniverse()

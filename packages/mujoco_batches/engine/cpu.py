@@ -53,6 +53,7 @@ class CpuEngine(Engine):
         sizes = [wanted.size for wanted in layout.contact_lists]
         self._list_starts = np.cumsum([0, *sizes])
         self._contact_lists = np.zeros((self.num_envs, sum(sizes)))
+        self._net_lists = _net_lists(layout, self._list_starts)
         self._joint_wrenches: np.ndarray | None = None  # from the first time on that they are asked for
 
         # the state at the beginning, to which failed environments return
@@ -122,13 +123,13 @@ class CpuEngine(Engine):
 
     def normal_forces(self) -> Tensor:
         result = torch.zeros(self.num_envs, self.num_bodies, 3)
-        for number, wanted in enumerate(self._layout.contact_lists):
-            if wanted.other is None:
-                contacts = self.contacts(number)
-                if (contacts[:, -1, 0] > 0).any() and not self._warned:
-                    self._warned = True
-                    logger.warning("a body has %d contacts or more; the strongest of them are reported", wanted.slots)
-                result[:, wanted.body] = -(contacts[..., :1] * contacts[..., 3:6]).sum(dim=-2)
+        for slots, (bodies, columns) in self._net_lists.items():
+            values = torch.from_numpy(self._contact_lists[:, columns].astype(np.float32))
+            contacts = values.view(self.num_envs, len(bodies), slots, 6)
+            if not self._warned and (contacts[:, :, -1, 0] > 0).any():
+                self._warned = True
+                logger.warning("a body has %d contacts or more; the strongest of them are reported", slots)
+            result[:, bodies] = -(contacts[..., :1] * contacts[..., 3:6]).sum(dim=-2)
         return result
 
     def joint_wrenches(self) -> Tensor:
@@ -426,3 +427,14 @@ class CpuEngine(Engine):
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])
+
+
+def _net_lists(layout: Layout, starts: np.ndarray) -> dict[int, tuple[list[int], np.ndarray]]:
+    """Return bodies with a list of all their contacts, and the columns of these lists, by the number of slots."""
+    found: dict[int, tuple[list[int], list[np.ndarray]]] = {}
+    for wanted, start in zip(layout.contact_lists, starts):
+        if wanted.other is None:
+            bodies, columns = found.setdefault(wanted.slots, ([], []))
+            bodies.append(wanted.body)
+            columns.append(np.arange(start, start + wanted.size))
+    return {slots: (bodies, np.concatenate(columns)) for slots, (bodies, columns) in found.items()}

@@ -76,7 +76,7 @@ def test_unknown_names_have_near_matches():
 
 
 def test_what_is_not_supported_is_named(register, monkeypatch):
-    from isaaclab.envs import DirectRLEnv
+    from isaaclab.envs import DirectMARLEnv, DirectRLEnv
     from isaaclab.sensors import CameraCfg
     from isaaclab.sim import PinholeCameraCfg
 
@@ -98,7 +98,9 @@ def test_what_is_not_supported_is_named(register, monkeypatch):
     assert "the event 'push' has one clock for all environments" in refused(register("Small-Clock-v0", clock))
     assert "unknown.usd: no URDF or MJCF is known for it" in refused(register("Small-Robot-v0", unknown_robot))
     assert "['policy'].concatenate_terms is False" in refused(register("Small-Terms-v0", unlike))
-    direct = register("Small-Direct-v0", lambda cfg: None, entry_point=DirectRLEnv)
-    assert "its environment is DirectRLEnv, a class of its own" in refused(direct)
+    agents = register("Small-Agents-v0", lambda cfg: None, entry_point=DirectMARLEnv)
+    assert "its environment is DirectMARLEnv, a class of its own" in refused(agents)
+    unlike = register("Small-Unlike-v0", lambda cfg: None, entry_point=DirectRLEnv)
+    assert "its config is a WalkCfg, not a DirectRLEnvCfg" in refused(unlike)
     alone = register("Small-Alone-v0", lambda cfg: None, rsl_rl_cfg_entry_point=None)
     assert "has no settings of PPO" in refused(alone)

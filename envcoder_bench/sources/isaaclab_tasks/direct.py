@@ -1,0 +1,302 @@
+"""A task whose environment is a class of its own, a ``DirectRLEnv``: its construction, steps, episodes and checkpoints.
+
+Its methods are called in the order of ``DirectRLEnv.step``; the resets are those that the environment of this project
+asks for. Random numbers are functions of seed and lane, and rows of environments that are not reset are restored.
+"""
+
+# Isaac Lab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from isaaclab.sim import SimulationContext
+from torch import Tensor
+
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.stream import seeded
+from envcoder_bench.sources.isaacgym_tasks import tensors
+from envcoder_bench.sources.isaacgym_tasks.draws import Draws
+from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
+from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
+from envcoder_bench.sources.isaaclab_tasks.source import Source
+from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
+from envcoder_bench.sources.isaaclab_tasks.world import SEED
+from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
+from envcoder_bench.sources.term_tasks.quiet import quiet
+from envcoder_bench.sources.term_tasks.state_reader import StateReader
+from envcoder_bench.tasks.base import EnvGroups, Field, Task
+
+OBSERVED = {"policy": "obs_buf", "critic": "critic_buf"}  # groups of observations, and their keys of the state
+MEANING = "mean over steps of the reward of the task's own class"
+
+
+@dataclass(frozen=True)
+class DirectFacts:
+    """What a small simulation shows of a task.
+
+    Attributes:
+        keys, rows, histories: its environment's tensors with a row for each environment; see ``IsaacTask``.
+        widths: columns of observations by their keys of the state.
+        fields: declarations of the state.
+        clip_actions: the limit of actions, of the runner's config.
+    """
+
+    source: Source
+    keys: dict[str, tensors.Slot]
+    rows: dict[tensors.Slot, tensors.Row]
+    histories: tuple[str, ...]
+    widths: dict[str, int]
+    fields: dict[str, Field]
+    clip_actions: float = float("inf")
+
+
+class DirectWorld(SceneState):
+    """The environment of a task's own class with its scene, at the origin of the world."""
+
+    def __init__(self, source: Source, num_envs: int, device: str) -> None:
+        cfg, make = source.own_environment()
+        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
+        SimulationContext.clear_instance()
+        with seeded(SEED, device), quiet():
+            self.env = make(cfg)
+        self.env._is_closed = True  # else its __del__ would clear the simulation of another one
+        self.scene, self.sim, self.device, self.steps = self.env.scene, self.env.sim, torch.device(device), 0
+
+    def held(self) -> dict[str, Any]:
+        models = [getattr(self.env, f"_{name}_noise_model", None) for name in ("action", "observation")]
+        return {"events": self.events, "noise": models, **super().held()}
+
+    @property
+    def events(self) -> Any:
+        """The manager of events; None without."""
+        return self.env.event_manager if self.env.cfg.events else None
+
+    def begin(self) -> None:
+        """Apply the events at the start."""
+        if self.events is not None and "startup" in self.events.available_modes:
+            self.events.apply(mode="startup")
+
+    def timers(self) -> Iterator[tuple[str, Any, Tensor]]:
+        """Yield name, config and time left, ``(num_envs,)``, of each event of mode ``interval``."""
+        if self.events is not None and "interval" in self.events.available_modes:
+            names, cfgs = self.events._mode_term_names["interval"], self.events._mode_term_cfgs["interval"]
+            yield from zip(names, cfgs, self.events._interval_term_time_left)
+
+    def count(self, steps: int) -> None:
+        self.steps = self.env.common_step_counter = steps
+        self.env._sim_step_counter = steps * self.env.cfg.decimation
+
+
+class DirectTask(Task):
+    """A task of ``isaaclab.envs.DirectRLEnv``; candidates replace its reward, observation and end of an episode."""
+
+    regroups = False
+    goal_keys: tuple[str, ...] = ()
+    quaternions = "wxyz"
+    refusals: Mapping[str, str] = REFUSALS
+    fitness_meaning = MEANING
+    clip_observations = float("inf")
+
+    def __init__(self, facts: DirectFacts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
+        self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
+        self.clip_actions, self.fields = facts.clip_actions, dict(facts.fields)
+        self._facts, self.device = facts, torch.device(device)
+        self.world = DirectWorld(facts.source, num_envs, device)
+        self.env = env = self.world.env
+        self.dt, self.substeps = float(env.step_dt), int(env.cfg.decimation)
+        self.max_episode_length = env.max_episode_length + 1  # IsaacGymEnvs' time-out comes one step earlier
+        self.default_action_dim = self.num_dofs = int(env.actions.shape[-1])
+        self.engine_warnings: dict[str, int] = {}
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._draws = Draws(num_envs, self.device)
+        self._draws.wrap(env)
+        self._everything = self._draws.everything
+        with self._draws.call("first", None, self._everything), torch.no_grad():
+            env._reset_idx(torch.arange(num_envs, device=device))
+            env.reset_buf, env.reward_buf = self.unstable.clone(), torch.zeros(num_envs, device=device)
+            self._observed()  # what is made when it is first used
+            _noisy(env, "action", env.actions)
+        self._mirror = tensors.Mirror(env, facts.keys, facts.rows, num_envs, self.device)
+        self._unmasked = tensors.Unmasked(env, facts.rows, facts.histories)
+        self._reader = StateReader(scene_sources(env.scene))
+        self.state = {
+            **self._mirror.state,
+            **self._reader.tensors,
+            "reward_buf": torch.zeros(num_envs, device=device),
+            **{key: torch.zeros(num_envs, width, device=device) for key, width in facts.widths.items()},
+            "reset_buf": torch.zeros_like(self.unstable),
+        }
+        self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
+        self.default_state: dict[str, Tensor] = {}
+        self._pristine = self.get_state()
+        self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=device)))
+
+    @property
+    def bytes_per_env(self) -> int:
+        of_state = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
+        return 64 * 1024 + 200 * self.world.sim.running.layout.model.nv**2 + 2 * of_state
+
+    def pose_source(self) -> Any:
+        source = getattr(self.world.sim.running.engine, "pose_source", None)
+        return None if source is None else source()
+
+    # groups
+
+    def attach(self, groups: EnvGroups) -> None:
+        """Give each lane what the first group's has, whatever was drawn for the others at the construction."""
+        self._groups, lanes = groups, groups.lanes
+        self._draws.seeds, self._draws.lanes, self._draws.group_size = groups.seeds, lanes, groups.size
+        self.world.sim.activate()
+        self.set_state(self._pristine)
+        tensors.make_alike(self.env, self._facts.rows, self._facts.histories, lanes)
+        for _, _, left in self.world.timers():
+            left.copy_(left[lanes])
+        self._draws.begin_step(-1)
+        with self._draws.call("startup", None, True), torch.no_grad():
+            self.world.begin()
+        self._reader.used, self._spread = groups.keys, True
+        self._first = self.get_state()
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        pass
+
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
+        return torch.zeros_like(action)  # unused: the action goes to the class's own methods
+
+    def refresh_state(self) -> None:
+        self._mirror.sync()
+        self._reader.refresh(everything=True)
+
+    def _sync(self) -> None:
+        self._mirror.sync()
+        self._reader.refresh()
+
+    # one control step
+
+    @torch.no_grad()
+    def step(self, command: Tensor) -> None:
+        env, world = self.env, self.world
+        world.sim.activate()
+        self._draws.begin_step(self.step_count)
+        with self._draws.call("step", None, self._everything):
+            env._pre_physics_step(_noisy(env, "action", self._groups.actions[:, : self.num_dofs].clone()))
+            for _ in range(env.cfg.decimation):
+                env._sim_step_counter += 1
+                env._apply_action()
+                env.scene.write_data_to_sim()
+                env.sim.step(render=False)
+                env.scene.update(dt=env.physics_dt)
+            env.episode_length_buf += 1
+            world.count(world.steps + 1)
+            env.reset_terminated[:], env.reset_time_outs[:] = env._get_dones()
+            env.reset_buf = env.reset_terminated | env.reset_time_outs
+            env.reward_buf = env._get_rewards()
+        engine = world.sim.running.engine
+        self.unstable.copy_(engine.blown)
+        self.contact_overflows.add_(engine.take_overflows() & ~self.unstable)
+        self.state["reward_buf"].copy_(env.reward_buf)
+        self.state["reset_buf"].copy_(env.reset_terminated)
+        self._time_outs.copy_(env.reset_time_outs)
+        self._sync()
+
+    # episodes
+
+    @torch.no_grad()
+    def prepare_reset(self, mask: Tensor) -> None:
+        """Begin episodes where ``mask`` is True, by a call for each group, so that groups cannot be mixed."""
+        self.world.sim.activate()
+        if bool(mask.any()):
+            self._unmasked.save()
+            for k, group in enumerate(mask.split(self._groups.size)):
+                ids = group.nonzero().flatten() + k * self._groups.size
+                if len(ids):
+                    self._draws.begin_step(-2 - self.step_count)  # others than those of the step
+                    with self._draws.call("reset", ids, self._everything):
+                        self.env._reset_idx(ids)
+                    self.env.episode_length_buf[ids] = 0  # some classes spread the first episodes
+            self._unmasked.restore(mask)
+        self._first_progress.zero_()
+        if self._spread and self.step_count < EVALUATION_STEP:  # as rsl_rl begins a training
+            with self._draws.call("episode_length", None, False):
+                lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
+            self._first_progress.copy_(lengths)
+            self.env.episode_length_buf.copy_(lengths)
+        self._spread = False
+
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
+        pass  # all of it is in ``prepare_reset``
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Apply events of intervals, and observe, after the resets of a step."""
+        env = self.env
+        self._draws.begin_step(self.step_count)
+        for name, cfg, left in self.world.timers():  # a call for each, so that no event changes another one's draws
+            left -= env.step_dt
+            due = (left < 1e-6).nonzero().flatten()
+            if len(due):
+                with self._draws.call(f"event {name}", due, True):
+                    low, high = cfg.interval_range_s
+                    left[due] = torch.rand(len(due), device=self.device) * (high - low) + low
+                    cfg.func(env, due, **cfg.params)
+        with self._draws.call("observe", None, self._everything):
+            observed = self._observed()
+        for group, key in OBSERVED.items():
+            if key in self.state:
+                self.state[key].copy_(observed[group])
+        self._sync()
+
+    def _observed(self) -> dict[str, Tensor]:
+        observed = self.env._get_observations()
+        return {**observed, "policy": _noisy(self.env, "observation", observed["policy"])}
+
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
+        return state["reward_buf"]
+
+    # checkpoints
+
+    def _live(self) -> dict[str, Tensor]:
+        return {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
+
+    def get_state(self) -> dict[str, Tensor]:
+        own = {f"own/{key}": x for key, x in tensors.save(self.env).items()}
+        return {**saved(self.world, [], self._live()), **own}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        self.world.sim.activate()
+        restore(self.world, [], self._live(), {key: x for key, x in state.items() if not key.startswith("own/")})
+        own = {key[len("own/") :]: x for key, x in state.items() if key.startswith("own/")}
+        tensors.restore(self.env, own, self.device)
+        self._spread = False
+
+    def restart(self) -> None:
+        self.set_state(self._first)
+
+
+def _noisy(env: Any, which: str, x: Tensor) -> Tensor:
+    """Return actions or observations with the noise of the config; until 2.3 a model has a method for it."""
+    if not getattr(env.cfg, f"{which}_noise_model"):
+        return x
+    model = getattr(env, f"_{which}_noise_model")
+    return getattr(model, "apply", model)(x)
+
+
+@functools.cache
+def probe(source: Source, num_envs: int = 37) -> tuple[Any, dict[str, Tensor]]:
+    """Return an environment of ``num_envs``, a prime that no other axis has, after steps, and what it observes."""
+    world = DirectWorld(source, num_envs, "cpu")
+    env = world.env
+    with seeded(0), quiet(), torch.no_grad():
+        env.reset()
+        for _ in range(3):
+            observed = env.step(2.0 * torch.rand_like(env.actions) - 1.0)[0]
+    return env, {key: observed[group] for group, key in OBSERVED.items() if group in observed}

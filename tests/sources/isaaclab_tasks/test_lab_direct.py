@@ -1,0 +1,114 @@
+"""Environment classes of a task's own: against the class itself, isolation, checkpoints, and a ranking."""
+
+import pytest
+import torch
+from term_driven import actions
+
+import envcoder_bench
+from envcoder_bench.sources.registry import find_spec
+from envcoder_bench.tasks.base import EnvGroups
+
+PLAIN, DRAWING = "isaaclab:small_direct:Small-Plain-v0", "isaaclab:small_direct:Small-Drawing-v0"
+SIZE, STEPS = 3, 60
+
+
+class Driven:
+    """A task in steps, with the resets of its own class."""
+
+    def __init__(self, address, groups, seeds=(0,)):
+        spec, n = find_spec(address), SIZE * groups
+        self.task, self.actions = spec.make({"name": spec.name}, n, "mujoco_cpu", "cpu"), torch.zeros(n, 8)
+        self.attach(seeds)
+
+    def attach(self, seeds):
+        n = len(self.actions)
+        nowhere, lanes = torch.zeros(n, dtype=torch.bool), torch.arange(SIZE).repeat(n // SIZE)
+        seeds = torch.tensor(seeds).repeat_interleave(n // len(seeds))
+        self.task.attach(EnvGroups(SIZE, seeds, lanes, self.actions, nowhere, nowhere, nowhere))
+        self.task.step_count = self.steps = 0
+        self.task._spread = False
+        self.task.prepare_reset(~nowhere)
+        self.task.settle()
+
+    def step(self, action):
+        task = self.task
+        self.actions.copy_(action.repeat(len(self.actions) // SIZE, 1))
+        task.step_count = self.steps
+        task.step(torch.empty(0))
+        self.steps += 1
+        results = {name: task.state[name].clone() for name in ("reward_buf", "reset_buf")}
+        ended = results["ended"] = task.state["reset_buf"] | task.timed_out
+        task.step_count = self.steps
+        task.prepare_reset(ended)
+        task.settle()
+        names = ["obs_buf", "critic_buf", "height", "last_actions", "robot.joint_acc", "robot.body_pos_w"]
+        return {**results, **{name: task.state[name].clone() for name in names}}
+
+
+def test_groups_are_bitwise_the_class_itself():
+    """Isaac Lab's own ``step`` decides when an episode ends, and resets."""
+    driven = Driven(PLAIN, 2)
+    from envcoder_bench.sources.isaaclab_tasks.direct import DirectWorld
+
+    own = DirectWorld(driven.task._facts.source, SIZE, "cpu")
+    own.env.phase.copy_(driven.task.env.phase[:SIZE])
+    own.env.reset()
+    ends = 0
+    for k, action in enumerate(actions(SIZE, 8, STEPS)):
+        mine = driven.step(action)
+        own.sim.activate()
+        observed, reward, terminated, time_outs, _ = own.env.step(action)
+        ends += int((terminated | time_outs).sum())
+        for group in (slice(0, SIZE), slice(SIZE, None)):
+            assert torch.equal(mine["reward_buf"][group], reward), k
+            assert torch.equal(mine["reset_buf"][group], terminated), k
+            assert torch.equal(mine["obs_buf"][group], observed["policy"]), k
+            assert torch.equal(mine["critic_buf"][group], observed["critic"]), k
+    assert ends >= SIZE
+
+
+def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_checkpoint():
+    among, alone = Driven(DRAWING, 3, seeds=(0, 1, 0)), Driven(DRAWING, 1)
+    steps, results = actions(SIZE, 8, STEPS), []
+    for k, action in enumerate(steps):
+        results.append(among.step(action))
+        if k == 39:
+            state = among.task.get_state()
+    among.attach((0, 1, 0))
+    among.step(steps[0])
+    among.task.set_state(state)
+    among.steps = 40
+    for k in range(40, STEPS):
+        mine = among.step(steps[k])
+        assert all(torch.equal(mine[name], x) for name, x in results[k].items()), k
+    for group, seed in enumerate((0, 1, 0)):
+        alone.attach((seed,))
+        for k, action in enumerate(steps):
+            for name, x in alone.step(action).items():
+                assert torch.equal(results[k][name][group * SIZE : (group + 1) * SIZE], x), (k, name)
+    assert sum(int(x["ended"][:SIZE].sum()) for x in results) >= SIZE
+    assert not torch.equal(results[-1]["obs_buf"][:SIZE], results[-1]["obs_buf"][SIZE : 2 * SIZE])
+
+
+MINE = """
+import torch
+
+
+def compute_reward(state_dict):
+    height = state_dict["robot.root_pos_w"][:, 2]
+    return torch.exp(-(height - 0.4).abs()), {"height": height}
+
+
+def compute_observation(state_dict):
+    return state_dict["obs_buf"][:, :11]
+"""
+
+
+@pytest.mark.slow
+def test_candidates_replace_functions_of_the_class(tmp_path):
+    few = {"evaluation.num_envs": 2, "evaluation.points": 1, "evaluation.final_episodes": 2, "compile_shapers": False}
+    settings = dict(learning_iterations=1, num_envs_per_candidate=4, seeds=1, device="cpu", baselines=False)
+    run = envcoder_bench.evaluate(PLAIN, {"mine": MINE, "broken": "def compute_reward(x):\n    return x.nothing\n"},
+                                  output_dir=tmp_path / "run", **settings, **few)  # fmt: skip
+    rows = {row.candidate: row for row in run.rows}
+    assert rows["mine"].status == "ok" and rows["broken"].status.startswith("failed")
