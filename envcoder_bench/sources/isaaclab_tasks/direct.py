@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from isaaclab.managers import EventManager
 from isaaclab.sim import SimulationContext
 from torch import Tensor
 
@@ -23,7 +25,7 @@ from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
-from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
+from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState, note_device
 from envcoder_bench.sources.isaaclab_tasks.source import Source
 from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
@@ -42,6 +44,7 @@ class DirectFacts:
 
     Attributes:
         keys, rows, histories: its environment's tensors with a row for each environment; see ``IsaacTask``.
+        alike: keys of a checkpoint, of the simulation and its managers, with a row for each environment.
         widths: columns of observations by their keys of the state.
         fields: declarations of the state.
         clip_actions: the limit of actions, of the runner's config.
@@ -51,6 +54,7 @@ class DirectFacts:
     keys: dict[str, tensors.Slot]
     rows: dict[tensors.Slot, tensors.Row]
     histories: tuple[str, ...]
+    alike: frozenset[str]
     widths: dict[str, int]
     fields: dict[str, Field]
     clip_actions: float = float("inf")
@@ -60,12 +64,12 @@ class DirectWorld(SceneState):
     """The environment of a task's own class with its scene, at the origin of the world."""
 
     def __init__(self, source: Source, num_envs: int, device: str) -> None:
+        note_device(torch.device(device).type)
         cfg, make = source.own_environment()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
         SimulationContext.clear_instance()
-        with seeded(SEED, device), quiet():
+        with seeded(SEED, device), quiet(), _without_startup():
             self.env = make(cfg)
-        self.env._is_closed = True  # else its __del__ would clear the simulation of another one
         self.scene, self.sim, self.device, self.steps = self.env.scene, self.env.sim, torch.device(device), 0
 
     def held(self) -> dict[str, Any]:
@@ -81,6 +85,12 @@ class DirectWorld(SceneState):
         """Apply the events at the start."""
         if self.events is not None and "startup" in self.events.available_modes:
             self.events.apply(mode="startup")
+
+    def alike(self) -> frozenset[str]:
+        """Return the keys of what ``saved`` returns with a row for each environment; no indices of environments."""
+        state = saved(self, [], {})
+        rows = {key: x for key, x in state.items() if x.shape[:1] == (self.env.num_envs,)}
+        return frozenset(key for key, x in rows.items() if x.is_floating_point() or x.dtype == torch.bool)
 
     def timers(self) -> Iterator[tuple[str, Any, Tensor]]:
         """Yield name, config and time left, ``(num_envs,)``, of each event of mode ``interval``."""
@@ -156,10 +166,9 @@ class DirectTask(Task):
         self._groups, lanes = groups, groups.lanes
         self._draws.seeds, self._draws.lanes, self._draws.group_size = groups.seeds, lanes, groups.size
         self.world.sim.activate()
-        self.set_state(self._pristine)
+        rows, alike = lanes.cpu(), self._facts.alike
+        self.set_state({key: x[rows] if key in alike else x for key, x in self._pristine.items()})
         tensors.make_alike(self.env, self._facts.rows, self._facts.histories, lanes)
-        for _, _, left in self.world.timers():
-            left.copy_(left[lanes])
         self._draws.begin_step(-1)
         with self._draws.call("startup", None, True), torch.no_grad():
             self.world.begin()
@@ -200,9 +209,7 @@ class DirectTask(Task):
             env.reset_terminated[:], env.reset_time_outs[:] = env._get_dones()
             env.reset_buf = env.reset_terminated | env.reset_time_outs
             env.reward_buf = env._get_rewards()
-        engine = world.sim.running.engine
-        self.unstable.copy_(engine.blown)
-        self.contact_overflows.add_(engine.take_overflows() & ~self.unstable)
+        world.take_failures(self.unstable, self.contact_overflows)
         self.state["reward_buf"].copy_(env.reward_buf)
         self.state["reset_buf"].copy_(env.reset_terminated)
         self._time_outs.copy_(env.reset_time_outs)
@@ -212,17 +219,23 @@ class DirectTask(Task):
 
     @torch.no_grad()
     def prepare_reset(self, mask: Tensor) -> None:
-        """Begin episodes where ``mask`` is True, by a call for each group, so that groups cannot be mixed."""
+        """Begin episodes where ``mask`` is True, by calls for each group, so that groups cannot be mixed.
+
+        A whole group is reset in two calls: a class that does something else where ``env_ids`` are all environments
+        would do it for a candidate alone, and not among others.
+        """
         self.world.sim.activate()
         if bool(mask.any()):
             self._unmasked.save()
             for k, group in enumerate(mask.split(self._groups.size)):
                 ids = group.nonzero().flatten() + k * self._groups.size
-                if len(ids):
-                    self._draws.begin_step(-2 - self.step_count)  # others than those of the step
-                    with self._draws.call("reset", ids, self._everything):
-                        self.env._reset_idx(ids)
-                    self.env.episode_length_buf[ids] = 0  # some classes spread the first episodes
+                self._draws.begin_step(-2 - self.step_count)  # others than those of the step
+                whole = len(ids) == self._groups.size
+                for some in ids.tensor_split([1]) if whole else [ids]:
+                    if len(some):
+                        with self._draws.call("reset", some, self._everything):
+                            self.env._reset_idx(some)
+                self.env.episode_length_buf[ids] = 0  # some classes spread the first episodes
             self._unmasked.restore(mask)
         self._first_progress.zero_()
         if self._spread and self.step_count < EVALUATION_STEP:  # as rsl_rl begins a training
@@ -290,13 +303,29 @@ def _noisy(env: Any, which: str, x: Tensor) -> Tensor:
     return getattr(model, "apply", model)(x)
 
 
+@contextmanager
+def _without_startup() -> Iterator[None]:
+    """Let the constructor of a class inside the block leave out the events at the start, which ``begin`` applies."""
+    apply = EventManager.apply
+
+    def others(self: Any, mode: str, *args: Any, **kwargs: Any) -> None:
+        if mode != "startup":
+            apply(self, mode, *args, **kwargs)
+
+    EventManager.apply = others
+    try:
+        yield
+    finally:
+        EventManager.apply = apply
+
+
 @functools.cache
-def probe(source: Source, num_envs: int = 37) -> tuple[Any, dict[str, Tensor]]:
-    """Return an environment of ``num_envs``, a prime that no other axis has, after steps, and what it observes."""
+def probe(source: Source, num_envs: int = 37) -> tuple[DirectWorld, dict[str, Tensor]]:
+    """Return a world of ``num_envs``, a prime that no other axis has, after steps, and what it observes."""
     world = DirectWorld(source, num_envs, "cpu")
     env = world.env
     with seeded(0), quiet(), torch.no_grad():
         env.reset()
         for _ in range(3):
             observed = env.step(2.0 * torch.rand_like(env.actions) - 1.0)[0]
-    return env, {key: observed[group] for group, key in OBSERVED.items() if group in observed}
+    return world, {key: observed[group] for group, key in OBSERVED.items() if group in observed}

@@ -84,7 +84,8 @@ def _facts(source: Source, clip_actions: float) -> Any:
     from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
     from envcoder_bench.sources.term_tasks.state_reader import StateReader
 
-    env, observed = probe(source)
+    world, observed = probe(source)
+    env = world.env
     rows = tensors.rows_of(env, env.num_envs)
     scene = StateReader(scene_sources(env.scene)).fields()
     names = {slot[0]: slot for slot in rows if not slot[1]}
@@ -103,4 +104,5 @@ def _facts(source: Source, clip_actions: float) -> Any:
         "reset_buf": Field((), "-", "whether it ends the episode, time-outs left out; bool"),
         "max_episode_length": MAX_EPISODE_LENGTH,
     }
-    return DirectFacts(source, keys, rows, tensors.histories_of(env, env.num_envs), widths, fields, clip_actions)
+    histories, alike = tensors.histories_of(env, env.num_envs), world.alike()
+    return DirectFacts(source, keys, rows, histories, alike, widths, fields, clip_actions)

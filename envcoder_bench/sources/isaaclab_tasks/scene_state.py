@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,15 @@ from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
 
 _DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
 _WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
+
+log = logging.getLogger(__name__)
+
+
+@functools.cache
+def note_device(kind: str) -> None:
+    """Say once that steps on CUDA are not measured."""
+    if kind == "cuda":
+        log.warning("tasks of Isaac Lab were not measured on CUDA, with contacts: --device cpu is what the tests run")
 
 
 class SceneState:
@@ -55,6 +66,13 @@ class SceneState:
         if self.scene.terrain is not None:
             roots["terrain"] = {key: getattr(self.scene.terrain, key, None) for key in TERRAIN}
         return roots
+
+    def take_failures(self, unstable: Tensor, overflows: Tensor) -> None:
+        """Set where the physics failed in any physics step since the last call; count contacts dropped elsewhere."""
+        physics = self.sim.running
+        unstable.copy_(physics.failed)
+        physics.failed.zero_()
+        overflows.add_(physics.engine.take_overflows() & ~unstable)
 
     def get_simulation(self) -> dict[str, Tensor]:
         state = {f"sim/{name}": x for name, x in self.sim.running.get_state().items()}

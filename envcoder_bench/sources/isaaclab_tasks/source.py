@@ -217,11 +217,14 @@ def _environment(task_id: str) -> Any:
 def _refuse_other_environments(source: Source) -> None:
     from isaaclab.envs import DirectRLEnvCfg, ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
+    what = "its class cannot be imported"
     try:
         with quiet():
-            made, cfg = _environment(source.task_id), _configs(source.task_id)[_ENV]()
+            made = _environment(source.task_id)
+            what = "its config fails"
+            cfg = _configs(source.task_id)[_ENV]()
     except Exception as error:
-        raise ValueError(f"{source.address}: its config fails: {described(error, source.package)}") from None
+        raise ValueError(f"{source.address}: {what}: {described(error, source.package)}") from None
     if not source.is_direct and made is not ManagerBasedRLEnv:
         why = f"its environment is {getattr(made, '__name__', made)}, a class of its own"
         raise ValueError(f"{source.address}: {why}, and only tasks of {ENV_CLASS} and DirectRLEnv are supported")
@@ -238,7 +241,8 @@ def _refuse_other_environments(source: Source) -> None:
 
 
 def _events(events: Any) -> Iterable[tuple[str, Any]]:
-    return [(name, term) for name, term in vars(events).items() if hasattr(term, "mode")]
+    named = events if isinstance(events, dict) else vars(events)
+    return [(name, term) for name, term in named.items() if hasattr(term, "mode")]
 
 
 def refuse_unsupported(source: Source, cfg: Any) -> None:

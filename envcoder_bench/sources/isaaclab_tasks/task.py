@@ -85,6 +85,4 @@ class IsaacLabTask(TermTask):
         restore(self.world, [], {}, self._pristine)
 
     def note_unstable(self) -> None:
-        engine = self.world.sim.running.engine
-        self.unstable.copy_(engine.blown)
-        self.contact_overflows.add_(engine.take_overflows() & ~self.unstable)
+        self.world.take_failures(self.unstable, self.contact_overflows)

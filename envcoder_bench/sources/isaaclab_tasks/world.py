@@ -18,7 +18,7 @@ from torch import Tensor
 
 from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
-from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
+from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState, note_device
 from envcoder_bench.sources.isaaclab_tasks.view import EnvView, PartView
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.parts import Call, Parts
@@ -43,6 +43,7 @@ class World(SceneState):
 
     def __init__(self, facts: Facts, num_envs: int, device: str) -> None:
         self.dialect, self.device = facts.dialect, torch.device(device)
+        note_device(self.device.type)
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         self.cfg = cfg = facts.env_cfg()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device

@@ -56,7 +56,8 @@ def _robot_file(name: str) -> Path:
     places = ", ".join(str(folder) for folder in folders) or "no folder"
     raise AssetNotFound(
         f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, and mjlab's robots "
-        f"({'installed' if zoo else 'mjlab is not installed'}). Give one: --asset {path.name}=FILE"
+        f"({'installed' if zoo else 'mjlab is not installed'}). "
+        f"Give one: the line '{path.name}: FILE' in assets.yaml, or --asset {path.name}=FILE before the script"
     )
 
 
@@ -85,4 +86,10 @@ def _stem(name: str) -> str:
 
 @cache
 def _files(folder: Path) -> list[Path]:
-    return [file for ending in ENDINGS for file in folder.rglob(f"*{ending}")]
+    files = [file for ending in ENDINGS for file in folder.rglob(f"*{ending}")]
+    return [file for file in files if not _is_installed(file.relative_to(folder))]
+
+
+def _is_installed(file: Path) -> bool:
+    """Whether a file is of an installed package, or in a hidden folder: another robot may have its name."""
+    return any(part == "site-packages" or part.startswith(".") for part in file.parts[:-1])

@@ -12,7 +12,7 @@ import torch
 from isaaclab_mujoco import fakes
 from isaaclab_mujoco.errors import NotSupported
 from isaaclab_mujoco.import_hook import Finder, after_import, on_import
-from isaaclab_mujoco.stage import app, context, spawners
+from isaaclab_mujoco.stage import app, context, spawners, torch_functions
 from isaaclab_mujoco.stage.cloner import GridCloner
 from isaaclab_mujoco.stage.prims import NO_PRIM, STAGE, Prim
 from isaaclab_mujoco.tensors.articulations import ArticulationView
@@ -74,7 +74,8 @@ def _omniverse() -> None:
     on_import("isaacsim.core.simulation_manager", SimulationManager=context.SimulationManager)
     on_import("isaacsim.core.cloner", GridCloner=GridCloner, Cloner=GridCloner)
     on_import("isaacsim.core.version", get_version=lambda: ISAAC_SIM)
-    on_import("isaacsim.core.utils.torch", set_seed=_set_seed)
+    on_import("isaacsim.core.utils.torch", set_seed=_set_seed, maths=torch_functions, rotations=torch_functions)
+    on_import("isaacsim.core.utils.torch.rotations", **{x: getattr(torch_functions, x) for x in torch_functions.__all__})
     on_import("pxr.UsdGeom", Mesh=_Mesh)
     after_import(
         "pxr", lambda module: vars(module).update(UsdGeom=__import__("importlib").import_module("pxr.UsdGeom"))
@@ -232,6 +233,8 @@ def _isaaclab() -> None:
     on_import("isaaclab.markers.visualization_markers", VisualizationMarkers=markers)
     after_import("isaaclab.sensors.contact_sensor.contact_sensor", _record_sensors)
     after_import("isaaclab.assets.asset_base", _no_handles)
+    for name in ("direct_rl", "direct_marl", "manager_based"):
+        after_import(f"isaaclab.envs.{name}_env", _no_del)
     after_import("isaaclab.sim.simulation_cfg", _configs_on_usable)
     after_import("isaaclab_tasks.utils.parse_cfg", _registry_on_usable)
     after_import("isaaclab.envs.mdp.events", _refuse("randomize_rigid_body_scale", "scales by environment"))
@@ -241,6 +244,13 @@ def _no_handles(module: Any) -> None:
     """Give assets that were not finished, for instance without a file, the handles that their ``__del__`` reads."""
     for name in ("prim_deletion_callback_id", "initialize_handle", "invalidate_initialize_handle", "debug_vis_handle"):
         setattr(module.AssetBase, f"_{name}", None)
+
+
+def _no_del(module: Any) -> None:
+    """Remove the ``__del__`` of environments, which fails for unfinished ones, and clears the scene of later ones."""
+    for made in list(vars(module).values()):
+        if isinstance(made, type) and made.__module__ == module.__name__ and "__del__" in vars(made):
+            del made.__del__
 
 
 def _record_sensors(module: Any) -> None:

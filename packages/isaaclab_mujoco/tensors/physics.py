@@ -39,6 +39,7 @@ class Physics:
         contacts: numbers of the engine's contact lists, by body and by the other body or ground, None for all.
         materials: friction of all shapes.
         stale: whether a state was written since the poses were computed.
+        failed: ``(num_envs,)`` bool, whether the physics failed in a step since its reader has cleared this.
         fields: fields of MuJoCo's model that differ between environments, ``(num_envs, ...)``.
     """
 
@@ -67,6 +68,7 @@ class Physics:
         poses[..., 3:] = [held.orientation for held in spawned]
         self.engine = make_engine(self.layout, poses, torch.device(str(cfg.device)))
         self.device = self.engine.device
+        self.failed = torch.zeros_like(self.engine.blown)
         self.joint_forces = self.engine.joint_forces = torch.zeros(n, self.engine.num_dofs, device=self.device)
         self.properties = [np.repeat(actor.dof_properties[None], n, axis=0) for actor in actors]
         self.changed = set(range(len(actors)))
@@ -82,6 +84,7 @@ class Physics:
         self.materials.apply()
         before = None if self.accelerations is None else self.bodies()[..., 7:].clone()
         self.engine.step()
+        self.failed |= self.engine.blown
         self.steps += 1
         self.stale = False
         if before is not None and self.accelerations is not None:
@@ -131,6 +134,7 @@ class Physics:
         prefix = "engine/"
         self.engine.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
         self.joint_forces.copy_(state["joint_forces"])
+        self.failed.zero_()
         held = state.get("accelerations")
         self.accelerations = None if held is None else held.to(self.device, copy=True)
         self.steps, self.stale = int(state["steps"]), False

@@ -46,6 +46,8 @@ class Legs(DirectRLEnv):
 
     def _reset_idx(self, env_ids):
         super()._reset_idx(env_ids)
+        if self.cfg.draws and len(env_ids) == self.num_envs:  # as Isaac Lab's AnymalCEnv
+            self.episode_length_buf[:] = torch.randint_like(self.episode_length_buf, high=20)
         joints = self.robot.data.default_joint_pos[env_ids].clone()
         if self.cfg.draws:
             joints += sample_uniform(-0.3, 0.3, joints.shape, joints.device)
@@ -63,6 +65,9 @@ class Events:
     mass = EventTerm(func=mdp.randomize_rigid_body_mass, mode="startup", params={
         "asset_cfg": SceneEntityCfg("robot", body_names="base"), "mass_distribution_params": (-0.5, 1.0),
         "operation": "add",
+    })  # fmt: skip
+    com = EventTerm(func=mdp.randomize_rigid_body_com, mode="startup", params={
+        "asset_cfg": SceneEntityCfg("robot", body_names="base"), "com_range": {"x": (-0.05, 0.05)},
     })  # fmt: skip
     push = EventTerm(func=mdp.push_by_setting_velocity, mode="interval", interval_range_s=(0.1, 0.3), params={
         "velocity_range": {"x": (-0.5, 0.5), "y": (-0.5, 0.5)},

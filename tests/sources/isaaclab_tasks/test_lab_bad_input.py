@@ -1,5 +1,6 @@
 """Bad input to tasks of Isaac Lab: one clear line, and exit code 2."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -29,12 +30,13 @@ def register():
 
     names = []
 
-    def of(name, change, **options):
-        def cfg():
+    def of(name, change, cfg=None, **options):
+        def walk():
             made = small_lab.WalkCfg()
             change(made)
             return made
 
+        cfg = cfg or walk
         cfg.__module__ = "small_lab"
         small_lab.register(name, cfg, **options)
         names.append(name)
@@ -104,3 +106,31 @@ def test_what_is_not_supported_is_named(register, monkeypatch):
     assert "its config is a WalkCfg, not a DirectRLEnvCfg" in refused(unlike)
     alone = register("Small-Alone-v0", lambda cfg: None, rsl_rl_cfg_entry_point=None)
     assert "has no settings of PPO" in refused(alone)
+
+
+def test_direct_environments_are_refused_in_a_line(register, monkeypatch):
+    find_source("isaaclab:small_direct:Small-Plain-v0")
+    import small_direct
+
+    from isaaclab_mujoco.stage.prims import STAGE
+
+    def clock():
+        cfg = small_direct.DrawingCfg()
+        cfg.events = dict(vars(cfg.events))
+        cfg.events["push"].is_global_time = True
+        return cfg
+
+    def unknown_robot():
+        cfg = small_direct.PlainCfg()
+        cfg.scene.robot.spawn.usd_path = "omniverse://nowhere/unknown.usd"
+        return cfg
+
+    address = register("Small-Direct-Clock-v0", None, cfg=clock, entry_point=small_direct.Legs)
+    assert "the event 'push' has one clock for all environments" in refused(address)
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    address = register("Small-Direct-Robot-v0", None, cfg=unknown_robot, entry_point=small_direct.Legs)
+    assert "unknown.usd: no URDF or MJCF is known for it" in refused(address)
+    STAGE.add("/World/later", "Xform")
+    gc.collect()
+    assert not unraisable and STAGE.GetPrimAtPath("/World/later")

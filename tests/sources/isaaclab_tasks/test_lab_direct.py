@@ -1,5 +1,7 @@
 """Environment classes of a task's own: against the class itself, isolation, checkpoints, and a ranking."""
 
+import itertools
+
 import pytest
 import torch
 from term_driven import actions
@@ -87,7 +89,26 @@ def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_chec
             for name, x in alone.step(action).items():
                 assert torch.equal(results[k][name][group * SIZE : (group + 1) * SIZE], x), (k, name)
     assert sum(int(x["ended"][:SIZE].sum()) for x in results) >= SIZE
+    centres = among.task.env.robot.root_physx_view.get_coms()[:, 0, 0].split(SIZE)
+    assert torch.equal(centres[0], centres[2]) and not torch.equal(centres[0], centres[1])
+    assert torch.cat(centres).abs().max() <= 0.05  # the event was applied once
     assert not torch.equal(results[-1]["obs_buf"][:SIZE], results[-1]["obs_buf"][SIZE : 2 * SIZE])
+
+
+def test_a_failure_in_any_physics_step_is_seen():
+    driven = Driven(PLAIN, 1)
+    env, apply, steps = driven.task.env, driven.task.env._apply_action, itertools.count()
+
+    def failing():
+        apply()
+        if next(steps) == 0:
+            env.robot.write_root_velocity_to_sim(torch.full((1, 6), float("nan")), torch.tensor([1]))
+
+    env._apply_action = failing
+    driven.task.step(torch.empty(0))
+    assert driven.task.unstable.tolist() == [False, True, False]
+    driven.task.step(torch.empty(0))
+    assert not driven.task.unstable.any()
 
 
 MINE = """
