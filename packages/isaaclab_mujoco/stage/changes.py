@@ -75,7 +75,8 @@ def _omniverse() -> None:
     on_import("isaacsim.core.cloner", GridCloner=GridCloner, Cloner=GridCloner)
     on_import("isaacsim.core.version", get_version=lambda: ISAAC_SIM)
     on_import("isaacsim.core.utils.torch", set_seed=_set_seed, maths=torch_functions, rotations=torch_functions)
-    on_import("isaacsim.core.utils.torch.rotations", **{x: getattr(torch_functions, x) for x in torch_functions.__all__})
+    functions = {name: getattr(torch_functions, name) for name in torch_functions.__all__}
+    on_import("isaacsim.core.utils.torch.rotations", **functions)
     on_import("pxr.UsdGeom", Mesh=_Mesh)
     after_import(
         "pxr", lambda module: vars(module).update(UsdGeom=__import__("importlib").import_module("pxr.UsdGeom"))

@@ -1,4 +1,4 @@
-"""``isaacsim.core.utils.torch``, as far as Isaac Lab's classes of ants and humanoids script it; quaternions are wxyz."""
+"""What Isaac Lab's ants and humanoids script of ``isaacsim.core.utils.torch``; quaternions are wxyz."""
 
 import torch
 from torch import Tensor
