@@ -161,9 +161,13 @@ class IsaacRobot(Robot):
         self._engine.set_dof_properties(None, self._dofs, properties)
         by_network = hasattr(self._isaac, "actuator_network")
         in_python = [x for x in _GAINS if isinstance(getattr(self._isaac, x, None), Tensor) and not by_network]
+        widths = (len(self._scene.limits["effort_limits"]), len(self.effort_limits), self._driver.num_actions)
         for name in in_python:
             x = getattr(self._isaac, name)
-            setattr(self._isaac, name, x * gains.unsqueeze(1) if x.dim() == 1 else x)
+            if x.dim() in (1, 2) and x.shape[-1] in widths and x.shape[:-1] in ((), (1,), (len(gains),)):
+                setattr(self._isaac, name, x * gains.unsqueeze(1))
+            else:
+                self.notes.append(f"gains: {name} of shape {tuple(x.shape)} is not (num_envs, dofs) or (dofs,)")
         if not driven and not in_python:
             self.notes.append("gains: the task commands efforts, so that there are no drives whose gains differ")
 
