@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mujoco
+
 from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.run.prepare.environments import at_half_step
 from envcoder_bench.run.spec import RunSpec
@@ -40,8 +42,6 @@ def other_physics(spec: RunSpec) -> tuple[dict[str, RunSpec], list[str]]:
 
 def _exact(spec: RunSpec) -> dict[str, object]:
     """Return limits of the solver, never below those of the run or of the model's file."""
-    import mujoco  # here, because this package can be imported without an engine
-
     path = spec.task.model_path
     option = None if path is None else mujoco.MjSpec.from_file(str(path)).option
     keys = {name: f"sim.mujoco.{name}" for name in EXACT}
