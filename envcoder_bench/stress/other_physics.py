@@ -1,5 +1,8 @@
 """The same policies in other physics: half the step, other integrators, a more exact solver, the other simulator."""
 
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import mujoco
