@@ -45,8 +45,8 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
     Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
-    are watched once they are loaded; those among the names ``imported`` are loaded now. Others are not watched. A filter
-    that turns warnings into exceptions, also in code of others, is removed without an error.
+    are watched once they are loaded; those among the names ``imported`` are loaded now. Others are not watched. A
+    filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
     for name in imported:
         if name.split(".")[0] == "scipy":
