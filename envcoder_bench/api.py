@@ -152,7 +152,7 @@ def stress_run(
     episodes: int | None = None,
     *,
     seconds: float | None = None,
-    candidates: Sequence[str] = (),
+    candidates: str | Sequence[str] = (),
     device: str = "auto",
     physics: bool = False,
 ) -> Stress:
@@ -173,7 +173,8 @@ def stress_run(
     from envcoder_bench.stress import measure
 
     folder = run.folder if isinstance(run, RunResult) else Path(run)
-    return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, candidates, device, physics)).stress
+    names = [candidates] if isinstance(candidates, str) else candidates
+    return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, names, device, physics)).stress
 
 
 @checked_arguments

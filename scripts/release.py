@@ -22,6 +22,7 @@ FOLDERS = (
     "packages/isaaclab_mujoco",
     ".",
 )  # in the order in which they are uploaded
+OF_PROJECT = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"}  # of a package's folder, not of the package
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)")
 
 
@@ -89,7 +90,7 @@ def main() -> int:
     if faults:
         print(*faults, sep="\n", file=sys.stderr)
         return 1
-    files = [file for name in FOLDERS for file in sorted(DIST.glob(f"{_distribution(name)}-*"))]
+    files = [file for name in FOLDERS for file in built_files(name, DIST)]
     checked = subprocess.run(
         [sys.executable, "-m", "twine", "check", "--strict", *files], stdout=subprocess.PIPE, text=True
     )
@@ -108,20 +109,26 @@ def main() -> int:
     return 0
 
 
+def built_files(folder: str, dist: Path) -> list[Path]:
+    """Return the sdist and the wheel of a folder's present version; others may be beside them."""
+    name = _distribution(folder)
+    code = (ROOT / folder / (name if folder == "." else "") / "__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.+)"$', code, re.MULTILINE)
+    return [*dist.glob(f"{name}-{version}.tar.gz"), *dist.glob(f"{name}-{version}-*.whl")]
+
+
 def wheel_faults(folder: str, dist: Path) -> list[str]:
     """Return the files of a package that its wheel lacks, and those that it has besides."""
-    name = _distribution(folder)
-    (wheel,) = dist.glob(f"{name}-*.whl")
+    name, wheel = _distribution(folder), built_files(folder, dist)[-1]
     inside = {file for file in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in file}
-    top = name if folder == "." else ""  # a package's folder is the package itself
-    listed = subprocess.run(
-        ["git", "ls-files", top or "."], cwd=ROOT / folder, check=True, capture_output=True, text=True
-    )
-    own = {file if top else f"{name}/{file}" for file in listed.stdout.split("\n") if file}
-    code = {file for file in own if file.endswith((".py", ".cpp")) and not file.startswith(f"{name}/tests/")}
-    faults = [f"{wheel.name} lacks {file}" for file in sorted(code - inside)]
-    data = tuple(f"{name}/{part}/" for part in ("cfg", "user_functions"))  # of the repository
-    return faults + [f"{wheel.name} has {file}" for file in sorted(inside - own) if not file.startswith(data)]
+    parts = (name, "cfg", "user_functions") if folder == "." else (".",)  # a package's folder is the package itself
+    listed = subprocess.run(["git", "ls-files", *parts], cwd=ROOT / folder, check=True, capture_output=True, text=True)
+    files = {file for file in listed.stdout.split("\n") if file and not file.startswith("tests/")}
+    if folder != ".":
+        files -= OF_PROJECT
+    own = {file if file.startswith(f"{name}/") else f"{name}/{file}" for file in files}
+    lacking, more = sorted(own - inside), sorted(inside - own)
+    return [f"{wheel.name} lacks {file}" for file in lacking] + [f"{wheel.name} has {file}" for file in more]
 
 
 def _distribution(folder: str) -> str:

@@ -385,6 +385,17 @@ def test_argument_of_another_name_is_answered_with_the_names():
             call("runs/none", **{name: 3})
 
 
+def test_arguments_of_stress_run_have_types_and_a_text_is_the_name_of_a_candidate(monkeypatch):
+    from envcoder_bench.stress import measure
+
+    for given, words in (({"physics": "no"}, "True or False"), ({"device": None}, "auto, cpu or cuda:N")):
+        with pytest.raises(UserError, match=f"^{next(iter(given))} must be {words}, got "):
+            stress_run("runs/none", **given)
+    monkeypatch.setattr(measure, "stress_run", lambda _, asked: argparse.Namespace(stress=asked.candidates))
+    assert [*stress_run("runs/none", candidates="gentle")] == ["gentle"]
+    assert stress_run("runs/none", candidates=("gentle", "calm")) == ("gentle", "calm")
+
+
 @pytest.mark.parametrize("call", [resume, extend, evaluate, check, describe, make_env, stress_run])
 def test_every_function_names_the_argument_of_another_type(call):
     with pytest.raises(UserError, match=r"^(folder|task|run) must be .*, got 5$"):

@@ -1,8 +1,11 @@
 """What a release shows on PyPI, and how scripts/follow_pages.py reads the pages."""
 
+import importlib
 import re
 import sys
 import tomllib
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 from doc_pages import ROOT, text_of
@@ -47,6 +50,27 @@ def test_distributions_have_what_pypi_shows_and_agree():
     for k, project in enumerate(PROJECTS.values()):
         needed = {re.split(r"[=<>~]", need)[0] for need in project["project"]["dependencies"]}
         assert not needed & set(names[k:])
+
+
+@pytest.mark.parametrize("folder", ["packages/mujoco_batches", "."])
+def test_wheel_that_lacks_a_file_of_any_kind_is_named(folder, tmp_path, monkeypatch):
+    name = release._distribution(folder)
+    files = ["README.md", "__init__.py", "page.css", "tests/test_a.py"]
+    if folder == ".":
+        files = [f"{name}/__init__.py", f"{name}/page.css", "cfg/config.yaml"]
+    monkeypatch.setattr(release.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="\n".join([*files, ""])))
+    packed = [f"{name}/__init__.py", f"{name}/page.css", *([f"{name}/cfg/config.yaml"] if folder == "." else [])]
+    there = importlib.import_module(name).__version__
+    for version, inside in (("0.0.1", []), (there, [*packed, f"{name}-{there}.dist-info/METADATA"])):
+        with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            for file in inside:
+                wheel.writestr(file, "")
+    assert release.wheel_faults(folder, tmp_path) == []
+    with zipfile.ZipFile(tmp_path / f"{name}-{there}-py3-none-any.whl", "w") as wheel:
+        for file in [*packed[:1], *packed[2:], f"{name}/more.py"]:
+            wheel.writestr(file, "")
+    told = [fault.partition(" ")[2] for fault in release.wheel_faults(folder, tmp_path)]
+    assert told == [f"lacks {name}/page.css", f"has {name}/more.py"]
 
 
 def test_steps_of_a_page():

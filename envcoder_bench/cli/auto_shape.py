@@ -70,7 +70,6 @@ def build_parser() -> Parser:
         "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
     )
     add_key(what, "baseline", choices=("human", "unshaped"))
-    what.add_argument("--rank_by", choices=("fitness", "stress"), help="fitness; stress is refused: docs/stress.md")
 
     add_files(what)
     _add_model(parser.add_argument_group("model"))
@@ -130,11 +129,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
-    if args.rank_by == "stress":
-        raise UserError(
-            "--rank_by stress: a search ranks by fitness, as each round would play 1,040 more episodes of every policy;"
-            " rank what it found: envcoder-bench stress SEARCH/final --rank_by stress"
-        )
     if args.resume:
         refuse_others(args, words, "--resume", [f"--{name}" for name in (*LIMITS, *MODEL)], "the search's")
     else:

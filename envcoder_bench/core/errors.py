@@ -79,6 +79,18 @@ def user_input(file: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
+def recorded_input(file: Path) -> Iterator[None]:
+    """Say in which file another version recorded a key that this one does not have, and the remedy."""
+    try:
+        yield
+    except UserError as error:
+        if not str(error).startswith("unknown key '"):
+            raise
+        advice = f"another version recorded it: remove it from {file.name}"
+        raise UserError(f"{file}: {error}", advice=advice, file=file) from error
+
+
+@contextmanager
 def exit_on_user_error(program: str) -> Iterator[None]:
     """For scripts: print a user error, a missing file (exit code 2) or Ctrl-C (130) without a traceback."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import TypeAdapter
 
-from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.errors import UserError, near_matches, recorded_input, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.core.yaml_files import parse_plain
@@ -231,7 +231,8 @@ def read_inputs(folder: Path) -> Inputs:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
     # the policies must be the same as when the grid began
-    cfg = GridSettings.checked(settings)
+    with recorded_input(path):
+        cfg = GridSettings.checked(settings)
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():
             raise UserError(f"policy {name}: {policy['file']} is missing; put it back to resume")

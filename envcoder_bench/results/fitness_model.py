@@ -218,7 +218,7 @@ class FitnessModel:
         if not self._bounded:  # equal differences of values that are counts may be luck
             alike = ~(np.abs(gaps - mean[:, None]) > ROUNDING * np.abs(mean)[:, None]).any(axis=1)
             rounded = np.where(alike & (mean != 0), self._step**2 / 6 / np.maximum(seeds, 1), 0.0)
-            variance = np.maximum(variance, rounded)
+            variance = np.where(variance > 0, np.maximum(variance, rounded), variance)
         error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
         unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))

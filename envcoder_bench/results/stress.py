@@ -450,5 +450,5 @@ def _row(cells: dict[str, Any]) -> Row:
         motion,
         cells["new_contacts"],
         cells["policy"],
-        cells["physics"],
+        cells.get("physics") or "",
     )

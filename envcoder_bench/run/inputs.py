@@ -81,7 +81,7 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 
 _PATH = (str, os.PathLike)
-_NEEDED = ("task", "folder", "run", "no_baselines", "terms")
+_NEEDED = ("task", "folder", "run", "no_baselines", "terms", "device", "physics")
 _OF_TEXTS = ("candidates", "overrides", "terrains", "sweep")
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task": (_PATH, "a task's name, its folder or module:Class"),
@@ -104,6 +104,8 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task_config": (_PATH, "the path of a YAML file"),
     "no_baselines": (bool, "True or False"),
     "terms": (bool, "True or False"),
+    "physics": (bool, "True or False"),
+    "device": (str, "auto, cpu or cuda:N"),
     "sweep": (Iterable, "values by name, {'effort': [0, 1]}"),
 }
 

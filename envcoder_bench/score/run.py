@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, recorded_input, user_input
 from envcoder_bench.core.files import locked, refuse_taken, write_atomic
 from envcoder_bench.core.folders import SCORE, other_kind
 from envcoder_bench.core.shell import quoted, resume_command
@@ -234,7 +234,7 @@ def run_score(
     Raises:
         UserError: bad input, or a search cannot continue for now; what was done is kept.
     """
-    with locked(folder.path, "score"):
+    with locked(folder.path, "score"), recorded_input(folder.config):
         outcomes: list[TaskOutcome] = []
         spent = 0.0
         for task in tasks_of(folder, config):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, recorded_input, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder, write_atomic
 from envcoder_bench.core.settings import Settings, merged
 from envcoder_bench.core.shell import display_path, quoted
@@ -134,32 +134,34 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     folder, config = SearchFolder.open(path.resolve())
     raised = {key: value for key, value in (changed or {}).items() if key in LIMITS}
     model = {key: value for key, value in (changed or {}).items() if key in MODEL}
-    # limits can be raised, and the model be replaced
-    if changed:
-        with RunFolder(folder.path).locked():
-            if model:
-                config = change_model(config, model)
-            if raised:
-                config = raise_limits(folder, config, raised)
-            else:
-                write_atomic(folder.config, to_yaml(config))
-    try:
-        task = find_task(config.task)
-    except UserError as error:
-        raise missing_task(folder.config, "task", config.task, error) from error
-    # a provider is only needed for rounds that are left
-    left = _rounds_left(folder, config.search.num_iters)
-    spec = SearchSpec(
-        task,
-        config.llm,
-        config.task_description,
-        config.base_url,
-        SearchSettings.checked(config.search),
-        [*config.overrides, *_fitness_override(folder)],
-        load_templates(folder.path / PROMPT),
-        {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
-    )
-    return _run(folder, spec, spec.run(), spec.provider(view) if left else None, left, view)
+    with recorded_input(folder.config):
+        # limits can be raised, and the model be replaced
+        if changed:
+            with RunFolder(folder.path).locked():
+                if model:
+                    config = change_model(config, model)
+                if raised:
+                    config = raise_limits(folder, config, raised)
+                else:
+                    write_atomic(folder.config, to_yaml(config))
+        try:
+            task = find_task(config.task)
+        except UserError as error:
+            raise missing_task(folder.config, "task", config.task, error) from error
+        # a provider is only needed for rounds that are left
+        left = _rounds_left(folder, config.search.num_iters)
+        spec = SearchSpec(
+            task,
+            config.llm,
+            config.task_description,
+            config.base_url,
+            SearchSettings.checked(config.search),
+            [*config.overrides, *_fitness_override(folder)],
+            load_templates(folder.path / PROMPT),
+            {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
+        )
+        run = spec.run()
+    return _run(folder, spec, run, spec.provider(view) if left else None, left, view)
 
 
 def _rounds_left(folder: SearchFolder, count: int) -> bool:

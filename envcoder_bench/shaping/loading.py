@@ -190,7 +190,7 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
         vars(module)["print"] = printer(name)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
-        with shared_settings(source), stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND)):
+        with shared_settings(_scan(source, file).imported), stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND)):
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         if by_user(error, file):

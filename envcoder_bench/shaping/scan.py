@@ -79,6 +79,16 @@ class Scan:
         uses += [(x.lineno, ast.unparse(x)) for x in sets]
         return min(uses, default=None)
 
+    @functools.cached_property
+    def imported(self) -> set[str]:
+        """Return the full names of all that the file imports, modules or not."""
+        nodes = self._walk(self.tree)
+        names = {alias.name for x in nodes if isinstance(x, ast.Import) for alias in x.names}
+        for x in nodes:
+            if isinstance(x, ast.ImportFrom) and x.module and not x.level:
+                names |= {x.module, *(f"{x.module}.{alias.name}" for alias in x.names)}
+        return names
+
     def line(self, name: str) -> int:
         """Return the line that defines a top-level name; 1 for an unknown name."""
         return self.definitions[name][-1].lineno if name in self.definitions else 1

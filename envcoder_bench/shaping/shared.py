@@ -9,10 +9,9 @@ import itertools
 import math
 import operator
 import random
-import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,23 +36,22 @@ _OWNERS: dict[str, Any] = {
     "torch.Tensor": torch.Tensor,
     "torch.nn.Module": torch.nn.Module,
 }
-_SCIPY = re.compile(r"\b(scipy(?:\.[a-z_]+)*)(?:\s+import\s+([a-z_]+))?")  # what a text imports
 _ABSENT = object()
 MOST_NAMED = 3
 
 
 @contextmanager
-def shared_settings(source: str = "") -> Iterator[None]:
+def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
     Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
-    are watched once they are loaded; those that ``source`` names are loaded now. Others are not watched. A filter that
-    turns warnings into exceptions, also in code of others, is removed without an error.
+    are watched once they are loaded; those among the names ``imported`` are loaded now. Others are not watched. A
+    filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
-    for module, name in _SCIPY.findall(source):
-        for full in (module, f"{module}.{name}"):
+    for name in imported:
+        if name.split(".")[0] == "scipy":
             with suppress(ImportError):
-                importlib.import_module(full)
+                importlib.import_module(name)
     loaded = sys.modules.copy()  # other threads import meanwhile
     scipy = {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
     owners = {**_OWNERS, **scipy}

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.discovery import MAX_NAME
-from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, REWARD
 from envcoder_bench.shaping.scan import parse
 from envcoder_bench.shaping.source import ACTION_DIM, REWARD_FACTORS, Source, UnsupportedCode, bound, loaded, unused
 
@@ -261,6 +261,38 @@ def _defaults(function: ast.FunctionDef) -> dict[str, ast.expr]:
     return {parameter.arg: default for parameter, default in pairs if default is not None}
 
 
+def _why_unused(source: Source, default: ast.expr, state: Container[str]) -> str:
+    """Return why a parameter's default is never used: every call passes the parameter. Empty if it may be used."""
+    nodes = [node for statement in source.body for node in ast.walk(statement)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    parameters = [(function, name) for function in functions for name, x in _defaults(function).items() if x is default]
+    if not parameters:
+        return ""
+    function, name = parameters[0]
+    # some calls are unknown if the function is a method or passed on, or if another function has its name
+    methods = [statement for node in nodes if isinstance(node, ast.ClassDef) for statement in node.body]
+    namesakes = [node for node in functions if node.name == function.name]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == function.name]
+    reads = [node for node in nodes if isinstance(node, ast.Name) and node.id == function.name]
+    if function in methods or len(namesakes) > 1 or len(reads) > len(calls):
+        return ""
+    positional = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+    index = positional.index(name) if name in positional else math.inf
+    if not all(_passes(call, name, index) for call in calls):
+        return ""
+    if function in source.body and ALIASES.get(function.name, function.name) in KINDS:
+        return f"it is a key of the state, which {function.name} is given" if name in state else ""
+    return f"every call of {function.name} passes {name}" if calls else ""
+
+
+def _passes(call: ast.Call, name: str, index: float) -> bool:
+    """Return whether a call certainly passes the parameter ``name``, the ``index``-th positional one."""
+    keywords = [keyword.arg for keyword in call.keywords]
+    if None in keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return False  # it unpacks unknown arguments
+    return len(call.args) > index or name in keywords
+
+
 def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of names that statements assign once, and the parts of such a value by dotted names."""
     body = [*body]
@@ -396,15 +428,18 @@ def label(name: str) -> str:
     return name.rpartition(".")[2] if name.startswith(TRAIN) else name
 
 
-def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str] = ()) -> tuple[str, bool]:
+def resolve_name(
+    name: str, text: str, terms: Sequence[str], keys: Iterable[str] = (), state: Container[str] = ()
+) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
     A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself. Then comes the end of a
-    dotted name, if only one ends so, then a term. ``keys`` are other names that may have been meant.
+    dotted name, if only one ends so, then a term. ``keys`` are other names that may have been meant, ``state`` the keys
+    of the state.
 
     Raises:
         UserError: the name is unknown, and the message has near matches; or its value is not a number that is written
-            out.
+            out, or it is a default that is never used.
     """
     source = _parsed(text)
     nodes, values = _nodes(source.body), numbers(text)
@@ -417,6 +452,9 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
         node = nodes[dotted]
         if dotted not in values:
             raise UserError(f"line {node.lineno}: {dotted} is {source.code(node)}, not a number that is written out")
+        why = _why_unused(source, node, state)
+        if why:
+            raise UserError(f"line {node.lineno}: {dotted} is a default that is never used: {why}")
         return dotted, False
     if name in terms:
         return name, True

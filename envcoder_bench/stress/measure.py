@@ -169,7 +169,12 @@ def _measure_physics(measured: Measured, policies: Policies, device: str, tell: 
     """Measure what is missing of the nominal draw in other physics."""
     settings = replace(measured.stress.settings, draws=0)
     spec = _spec(measured.run, {name for name, _ in policies}, settings.sim, device)
-    for name, other in other_physics(spec).items():
+    changes, notes = other_physics(spec)
+    if new := [note for note in notes if note not in measured.stress.settings.notes]:
+        noted = replace(measured.stress.settings, notes=[*measured.stress.settings.notes, *new])
+        measured.stress = replace(measured.stress, settings=noted)
+        write_stress(measured.run.folder.path, measured.stress)
+    for name, other in changes.items():
         there = {row.key for row in measured.stress.rows if row.physics == name}
         missing = {key: policy for key, policy in policies.items() if key not in there}
         for part in _parts(measured, other, missing, settings, lambda line, name=name: tell(f"{name}: {line}")):

@@ -1,21 +1,27 @@
 """The same policies in other physics: half the step, other integrators, a more exact solver, the other simulator."""
 
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
-from envcoder_bench.core.settings import merged, nested
+import mujoco
+
+from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.run.prepare.environments import at_half_step
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.spec import Can
 
 INTEGRATORS = ("Euler", "implicitfast")
-EXACT = {"sim.mujoco.iterations": 100, "sim.mujoco.ls_iterations": 50}  # MuJoCo's defaults; tasks have fewer
+EXACT = {"iterations": 100, "ls_iterations": 50}  # MuJoCo's defaults; shipped tasks have fewer
 ELSEWHERE = {"mujoco_cpu": "mujoco_warp", "mujoco_warp": "mujoco_cpu"}
 
 
-def other_physics(spec: RunSpec) -> dict[str, RunSpec]:
-    """Return a run with each change of the physics that its task takes, by name."""
+def other_physics(spec: RunSpec) -> tuple[dict[str, RunSpec], list[str]]:
+    """Return a run with each change of the physics that its task takes, by name, and lines on what it does not take."""
     keys, task = spec.task.config_keys, spec.config.task
     changes: dict[str, RunSpec] = {}
+    notes: list[str] = []
 
     def with_keys(values: dict[str, object]) -> RunSpec:
         return spec.changed(task=merged(task, nested(values)))
@@ -24,11 +30,23 @@ def other_physics(spec: RunSpec) -> dict[str, RunSpec]:
         changes["half_step"] = at_half_step(spec)
     if "sim.mujoco.integrator" in keys:
         changes.update({name: with_keys({"sim.mujoco.integrator": name}) for name in INTEGRATORS})
-        changes["exact_solver"] = with_keys(dict(EXACT))
+        changes["exact_solver"] = with_keys(_exact(spec))
         changes["other_simulator"] = spec.changed(sim=ELSEWHERE[spec.config.sim], device="cpu", compile_shapers=False)
+    elif Can.BOTH_BACKENDS in spec.task.can:
+        in_warp = spec.config.device != "cpu" or select(task, "sim.backend") == "warp"
+        other = with_keys({"sim.backend": "mujoco" if in_warp else "warp"})
+        changes["other_simulator"] = other.changed(device="cpu", compile_shapers=False)
     elif "sim.backend" in keys:
-        if spec.config.device == "cpu":
-            changes["other_simulator"] = with_keys({"sim.backend": "warp"})
-        else:
-            changes["other_simulator"] = spec.changed(device="cpu", compile_shapers=False)
-    return changes
+        notes.append("other simulator: only one of MuJoCo and MuJoCo Warp simulates this task with the installed mjlab")
+    if not changes and not notes:
+        notes.append("other physics: the step, the integrator, the solver and the simulator of this task are fixed")
+    return changes, notes
+
+
+def _exact(spec: RunSpec) -> dict[str, object]:
+    """Return limits of the solver, never below those of the run or of the model's file."""
+    path = spec.task.model_path
+    option = None if path is None else mujoco.MjSpec.from_file(str(path)).option
+    keys = {name: f"sim.mujoco.{name}" for name in EXACT}
+    of_run = {name: select(spec.config.task, key) or getattr(option, name, 0) for name, key in keys.items()}
+    return {key: max(of_run[name], EXACT[name]) for name, key in keys.items()}

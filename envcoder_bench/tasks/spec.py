@@ -41,6 +41,7 @@ class Can(StrEnum):
 
     CONTACTS = "contacts"  # measure the contact force on each body, by sim.contacts
     HALF_STEP = "half_step"  # halve its physics step, by sim.substeps
+    BOTH_BACKENDS = "both_backends"  # simulate in MuJoCo and in MuJoCo Warp, by sim.backend
     DETERMINISTIC = "deterministic"  # repeat a run bitwise on CUDA
     PROBE_ON_CPU = "probe_on_cpu"  # show its state on the CPU whatever the device of the run
     COMPILE_AHEAD = "compile_ahead"  # be built in other processes at the same time

@@ -171,6 +171,12 @@ def test_equal_differences_of_counts_may_be_luck():
     assert counts.p > LEVEL and counts.low < 0 < counts.high
 
 
+@pytest.mark.parametrize("others", [[], [20.001]])
+def test_where_no_seeds_differ_nothing_is_known_of_chance(others):
+    found = model(np.array([[mean] * 5 for mean in (10.0, 20.0, *others)]), UNBOUNDED).difference("c000", "human")
+    assert found.mean == 10.0 and all(math.isnan(x) for x in (found.p, found.low, found.high, found.error))
+
+
 # the first place
 
 

@@ -103,6 +103,11 @@ def test_files_are_read_as_they_were_written(tmp_path):
     written = stress(a=np.linspace(0.0, 1.0, 65))
     write_stress(tmp_path, written)
     assert read_stress(tmp_path) == dataclasses.replace(written, rows=tuple(written.rows))
+    # of an earlier version, without the column
+    rows = [row.split(",") for row in (tmp_path / "stress.csv").read_text().splitlines()]
+    at = rows[0].index("physics")
+    (tmp_path / "stress.csv").write_text("\n".join(",".join([*row[:at], *row[at + 1 :]]) for row in rows))
+    assert read_stress(tmp_path) == dataclasses.replace(written, rows=tuple(written.rows))
     (tmp_path / "stress.csv").write_text("candidate\nx\n")
     with pytest.raises(ValueError, match="damaged"):
         read_stress(tmp_path)

@@ -29,7 +29,6 @@ NO_KEY = "OPENAI_API_KEY"
         ("--task Cartpole --llm claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
         (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
         (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
-        (f"{EVOLVE} --rank_by stress", "--rank_by stress: a search ranks by fitness"),
         (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1 and at most 10,000, got 0"),
         (f"{EVOLVE} --final_seeds -1", "final_seeds must be a whole number of at least 0 and at most 10,000, got -1"),
         (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),

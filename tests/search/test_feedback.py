@@ -200,8 +200,9 @@ def test_history_lines_have_parents_fitness_and_idea():
     named = Attempt("r1_03", 1, '"""Steeper (from: r1_00, human)."""\nx = 1\n', fitness=0.5, by_seed={1: 0.5})
     assert parents(named.source) == ["r1_00", "human"] and parents(source("r1_00")) == []
     assert history_line(named, known).endswith("; Steeper")
-    below = '"""Steeper.\n\nThe rest is that of from: r1_00.\n(from: r1_02 and r1_00)\n"""\n# from: r1_04\n'
-    assert [name for name in parents(below) if name[:2] == "r1"] == ["r1_00", "r1_02"]
+    below = '"""Steeper.\n\nThe rest is that of from: r1_00.\n(from: r1_02,\n r1_03)\n"""\n# (from: r1_04)\n'
+    assert parents(below) == ["r1_02", "r1_03"]
+    assert parents('"""Steeper (from: r1_02,\nr1_03)."""\n') == parents(below) and parents('"""As from: r1_00."""')
     again = known.attempts[0].measured_again({2: 0.7})
     assert history_line(again, known) == "r1_00: 0.8 of 2 seeds (+0.3 against human: cannot tell); Idea of r1_00."
     known.reference = "unshaped"

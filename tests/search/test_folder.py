@@ -1,14 +1,18 @@
 """A search's folder: round trips and damaged files."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal, write_archive
 from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.launch import resume
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.report import SearchFacts, best_facts
 from envcoder_bench.shaping.contract import Fault
@@ -86,3 +90,22 @@ def test_resume_command_has_a_short_path(tmp_path, monkeypatch):
     folder = SearchFolder(tmp_path / "searches" / "a")
     assert folder.command == resume_command(Path("searches/a"), "auto-shape")
     assert folder.command.endswith(" --resume searches/a")
+
+
+@pytest.mark.parametrize(
+    ("search", "overrides", "changed"),
+    [
+        ({"retries": 4}, [], {}),
+        ({"retries": 4}, [], {"num_iters": 2}),
+        ({}, ["retries=4"], {}),
+    ],
+)
+def test_a_key_that_another_version_recorded_is_named_with_its_file(tmp_path, search, overrides, changed):
+    config = {"llm": "evolve", "task": "Cartpole", "task_description": "Stay up.", "base_url": None}
+    folder = SearchFolder(tmp_path)
+    shutil.copytree(project_folder("cfg") / "prompt", tmp_path / "prompt")
+    folder.config.write_text(to_yaml({**config, "search": {"num_iters": 1, **search}, "overrides": overrides}))
+    with pytest.raises(UserError) as error:
+        resume(folder.path, changed=changed)
+    assert str(error.value).startswith(f"{folder.config}: unknown key 'retries'")
+    assert str(error.value).endswith("; another version recorded it: remove it from config.yaml")

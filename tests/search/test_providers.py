@@ -483,10 +483,11 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
 
 
 def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("HTTP_PROXY", "ftp://user:geheim@proxy.example:1")
-    with pytest.raises(
-        UserError, match=r"the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used: "
-    ) as caught:
+    with pytest.raises(UserError, match=r"^the proxy of HTTP_PROXY cannot be used: ") as caught:
         make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
     assert "geheim" not in str(caught.value)
     for proxy in ("http://user:geheim/@proxy.example", "http://proxy.example:99999", "proxy.example:0"):
@@ -496,3 +497,11 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
         ) as caught:
             make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
         assert "geheim" not in str(caught.value)
+    # one that no request would use stops nothing
+    make_provider("openai:some", "https://model.invalid/v1", 10.0, print)
+    monkeypatch.setenv("NO_PROXY", "model.invalid")
+    make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+    monkeypatch.setenv("ALL_PROXY", "proxy.example:0")
+    monkeypatch.delenv("HTTP_PROXY")
+    with pytest.raises(UserError, match=r"^the proxy of ALL_PROXY cannot be used: "):
+        make_provider("openai:some", "http://other.invalid/v1", 10.0, print)

@@ -245,6 +245,14 @@ def test_attributes_of_shared_modules_are_restored_after_loading(statement, owne
     assert getattr(owner, name) is before and ("cos" in vars(torch.Tensor)) is False
 
 
+@pytest.mark.parametrize("names", ["linalg, constants", "(\n    linalg,\n    constants,\n)"])
+def test_modules_of_scipy_are_watched_where_a_file_imports_several(names, monkeypatch):
+    monkeypatch.delitem(sys.modules, "scipy.constants", raising=False)
+    monkeypatch.delattr(scipy, "constants", raising=False)
+    told = fault(f"from scipy import {names}\nconstants.find = None\ndef compute_reward(state): return 1\n")
+    assert told.startswith("mine.py: raised ValueError: changes scipy.constants.find, which all candidates share: ")
+
+
 def test_statement_that_would_set_an_attribute_of_a_shared_module_is_named():
     late = "def compute_reward(x):\n    if x[0, 0] > 9:\n        torch.cos = torch.sin\n    return x[:, 0]\n"
     assert fault(late) == "mine.py:3: sets torch.cos, which changes it for all candidates; remove it"

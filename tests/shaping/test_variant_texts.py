@@ -265,6 +265,28 @@ def test_names_of_a_sweep_that_cannot_be_used(name, message):
         resolve_name(name, DECLARED, ["x", "power"])
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("gauss(x, 0.25) + gauss(x, s=1)", r"line 1: gauss.s is a default that is never used: every call of gauss"),
+        *((call, "") for call in ("gauss(x, 0.25) + gauss(x)", "gauss(*x)", "gauss(x, **x)", "f(gauss) + gauss(x, 1)")),
+        ("gauss.f(x)", ""),
+    ],
+)
+def test_default_that_every_call_passes_is_no_number_to_sweep(call, message):
+    text = f"def gauss(e, s=0.5):\n    return e / s\ndef compute_reward(x, y=0.5):\n    return {call}\n"
+    if message:
+        with pytest.raises(UserError, match=message):
+            resolve_name("gauss.s", text, [])
+    else:
+        assert resolve_name("s", text, []) == ("gauss.s", False)
+    assert resolve_name("y", text, []) == ("compute_reward.y", False)
+    with pytest.raises(UserError, match=r"line 3: .* is a key of the state, which compute_reward is given"):
+        resolve_name("y", text, [], state={"x", "y"})
+    again = f"{text}def compute_goal(x):\n    return compute_reward(x)\n"
+    assert resolve_name("y", again, [], state={"x", "y"}) == ("compute_reward.y", False)
+
+
 def test_values_of_a_sweep():
     assert parse_values("a", " 0, 1e-3,-2,+.5") == ["0", "1e-3", "-2", "+.5"] and parse_values("a", [1, 0.5]) == [
         "1",

@@ -2,13 +2,15 @@
 
 import pytest
 import torch
+import yaml
 from isaac_helpers import FOLDER, PENDULUM
 from scripted_policies import Script, disturbed, groups_of, stress_of
 
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.results.stress import Settings
-from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.environments import build_env, build_task
+from envcoder_bench.sim.base import Variation
 from envcoder_bench.stress.measure import acting
 
 TEXT = """
@@ -98,6 +100,41 @@ def test_isaac_drives_masses_and_forces_differ_by_the_draw(scored):
         assert bool((speed[SMALL.episodes :] != speed[: SMALL.episodes].repeat(2)).all()), name
         first[name] = speed[: SMALL.episodes]
     assert all(torch.equal(x, first["gains"]) for x in first.values())  # the nominal draw is always the same
+
+
+def test_gains_in_python_differ_in_both_shapes_and_others_are_told(scored):
+    spec, _ = groups_of(PENDULUM, TEXT, ["a"], scored)
+    task = build_task(spec, 3)
+    robot, isaac = task.robot(), task.isaac
+    dofs, ones = task.num_dofs, torch.ones(3)
+    gains = torch.tensor([1.0, 0.5, 1.2])
+    good, bad = [(dofs,), (1, dofs), (3, dofs)], [(2, dofs), (3, dofs + 7), (3, 1, dofs)]
+    for shape, scaled in [*((x, True) for x in good), *((x, False) for x in bad)]:
+        isaac.p_gains, isaac.d_gains = torch.full(shape, 10.0), torch.full((3, dofs), 2.0)
+        robot.notes.clear()
+        robot.vary(Variation(ones * torch.nan, ones, ones * 0.0, ones, gains))
+        expected = 10.0 * gains.unsqueeze(1).expand(3, dofs) if scaled else torch.full(shape, 10.0)
+        assert torch.equal(isaac.p_gains, expected) and torch.equal(isaac.d_gains[:, 0], 2.0 * gains), shape
+        assert scaled == (not robot.notes) and all(str(shape) in note for note in robot.notes)
+
+
+def test_disturbances_stay_where_episodes_begin_with_random_properties(scored, tmp_path):
+    scaling = {"range": [0.8, 0.9], "operation": "scaling", "distribution": "uniform"}
+    kinds = {"rigid_body_properties": {"mass": scaling}, "dof_properties": {"stiffness": scaling}}
+    config = yaml.safe_load((FOLDER / "pendulum.yaml").read_text())
+    config["env"]["drive"] = "position"
+    random = {"frequency": 1, "actor_params": {"pendulum": kinds}}
+    config["task"] = {"randomize": True, "randomization_params": random}
+    file = tmp_path / "random.yaml"
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    task = f"{PENDULUM.split('@')[0]}@{file}"
+    env = disturbed(*groups_of(task, TEXT, ["a"], scored), SMALL, mass=1.5, gains=0.5, com=0.05)
+    env.begin_all(EVALUATION_STEP)
+    base, properties = env.robot._ids[env.robot.base], env.task.isaac.sim.engine._properties
+    mass, stiffness, com = properties.mass[:, base], properties.stiffness[:, 0], properties.ipos[:, base, 0]
+    assert 0.8 < mass[0] / float(env.robot.body_masses[env.robot.base]) < 0.9
+    assert mass[1:] / mass[0] == pytest.approx(1.5) and stiffness[1:] / stiffness[0] == pytest.approx(0.5)
+    assert com[1:] - com[0] == pytest.approx(0.05)
 
 
 def test_commands_of_a_legged_task_are_followed(scored, monkeypatch):

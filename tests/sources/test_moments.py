@@ -1,5 +1,7 @@
 """A candidate's functions read what the task's own reward and observation read, whatever the task does afterwards."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from isaac_helpers import FOLDER, config, environment, groups, played
@@ -96,6 +98,32 @@ class Hand:
 class Finger(Hand):
     def compute_reward(self):
         super().compute_reward()
+
+
+class Nested(Hand):
+    def compute_observations(self):
+        self._compute_observations()
+        super().compute_observations()
+
+    def _compute_observations(self):
+        self.log.append("inner")
+
+
+def test_sensors_err_once_where_one_observation_calls_the_other():
+    task = Nested()
+    moments = Moments(task)
+
+    @contextmanager
+    def erring():
+        task.log.append("err")
+        yield
+        task.log.append("restore")
+
+    moments.observing = erring
+    moments.watch(lambda: None, lambda: task.log.append("observed"))
+    moments.begin()
+    task.compute_observations(), task._compute_observations()
+    assert task.log == ["err", "inner", "observation", "observed", "restore", "err", "inner", "restore"]
 
 
 @pytest.mark.parametrize("order", ["reward first", "observation first", "neither"])

@@ -18,6 +18,7 @@ from envcoder_bench.cli import eval_shapers
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.report.stress import render_stress
 from envcoder_bench.results.stress import FILE, Settings
@@ -28,6 +29,7 @@ from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import Asked, stress_run
 from envcoder_bench.stress.other_physics import other_physics
 from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.spec import Can
 
 SMALL = Settings(1, draws=4, episodes=2, milliseconds=400)
 
@@ -145,9 +147,9 @@ def test_a_killed_stress_goes_on_and_ends_as_if_it_had_not_been_killed(run_folde
 
 
 def test_other_physics_are_columns_and_change_no_other_number(run_folder, monkeypatch):
-    kept = {"half_step", "Euler"}
+    kept, note = {"half_step", "Euler"}, "other simulator: there is none"
     monkeypatch.setattr(
-        measure, "other_physics", lambda spec: {k: x for k, x in other_physics(spec).items() if k in kept}
+        measure, "other_physics", lambda spec: ({k: x for k, x in other_physics(spec)[0].items() if k in kept}, [note])
     )
     plain = stress_run(run_folder, Asked(draws=4, episodes=1)).stress
     stress = stress_run(run_folder, Asked(draws=4, episodes=1, physics=True)).stress
@@ -156,20 +158,54 @@ def test_other_physics_are_columns_and_change_no_other_number(run_folder, monkey
     assert str(summaries) == str(plain.summaries) and len(stress.rows) == len(plain.rows) + 2 * 4
     table, text = stress.ranking, render_stress(stress, ["a", "b"], {}, False, 100)
     assert {"fitness_half_step", "fitness_Euler"} < {*table.columns} and "half step" in text
+    assert note not in plain.settings.notes and note in text
     for name, (fitness, _) in stress.in_physics("a").items():
         assert fitness == np.mean(
             [x.fitness for x in stress.rows if (x.candidate, x.physics, x.draw) == ("a", name, 0)]
         )
     spec = open_run(run_folder).spec
-    found = other_physics(spec.changed(sim="mujoco_cpu"))
-    assert [*found] == ["half_step", "Euler", "implicitfast", "exact_solver", "other_simulator"]
+    found, notes = other_physics(spec.changed(sim="mujoco_cpu"))
+    assert [*found] == ["half_step", "Euler", "implicitfast", "exact_solver", "other_simulator"] and not notes
     assert found["half_step"].config.task["sim"]["substeps"] == 2 * spec.config.task["sim"]["substeps"]
     assert found["Euler"].config.task["sim"]["mujoco"]["integrator"] == "Euler"
     assert found["other_simulator"].config.sim == "mujoco_warp"
     played = []
     monkeypatch.setattr(measure, "measure_groups", _counted(measure.measure_groups, played))
-    stress_run(run_folder, Asked(draws=4, episodes=1, physics=True))
-    assert not played  # all is there
+    again = stress_run(run_folder, Asked(draws=4, episodes=1, physics=True)).stress
+    assert not played and again.settings.notes.count(note) == 1  # all is there
+
+
+def test_an_exact_solver_never_has_fewer_iterations(cartpole, tmp_path):
+    spec, _ = cartpole
+    model = tmp_path / "model.xml"
+    model.write_text(spec.task.model_path.read_text().replace('ls_iterations="20"', 'ls_iterations="70"'))
+    spec = dataclasses.replace(spec, task=dataclasses.replace(spec.task, model_path=model))
+    more = spec.changed(task=merged(spec.config.task, nested({"sim.mujoco.iterations": 200})))
+    limits = [other_physics(each)[0]["exact_solver"].config.task["sim"]["mujoco"] for each in (spec, more)]
+    assert [(x["iterations"], x["ls_iterations"]) for x in limits] == [(100, 70), (200, 70)]
+
+
+@pytest.mark.parametrize(
+    "device, backend, other",
+    [("cpu", None, "warp"), ("cpu", "auto", "warp"), ("cpu", "mujoco", "warp"), ("cpu", "warp", "mujoco"),
+     ("cuda:0", "auto", "mujoco"), ("cuda:0", "warp", "mujoco")],
+)  # fmt: skip
+def test_the_other_simulator_of_mjlab_s_tasks_is_not_their_own(cartpole, device, backend, other):
+    task = dataclasses.replace(cartpole[0].task, can=frozenset({Can.BOTH_BACKENDS}), config_keys=("sim.backend",))
+    spec = dataclasses.replace(cartpole[0], task=task).changed(device=device, task={"sim": {"backend": backend}})
+    found, notes = other_physics(spec)
+    config = found["other_simulator"].config
+    assert (config.task["sim"]["backend"], config.device, notes) == (other, "cpu", [])
+
+
+@pytest.mark.parametrize(
+    "keys, note",
+    [(("sim.backend",), "only one of MuJoCo and MuJoCo Warp simulates this task"), ((), "of this task are fixed")],
+)
+def test_a_note_says_what_other_physics_a_task_does_not_take(cartpole, keys, note):
+    task = dataclasses.replace(cartpole[0].task, can=frozenset(), config_keys=keys)
+    found, notes = other_physics(dataclasses.replace(cartpole[0], task=task))
+    assert not found and len(notes) == 1 and note in notes[0]
 
 
 def test_the_verb_ranks_either_way_writes_the_page_and_prints_a_document(run_folder, capsys):

@@ -99,6 +99,7 @@ class _Original:
         source: its file.
         functions: the functions that a run takes from it, by their names in the file.
         reward, why: the terms of its reward; None, and the reason, if they are not known.
+        state: the keys of the state.
     """
 
     source: CandidateSource
@@ -106,6 +107,7 @@ class _Original:
     functions: Sequence[str]
     reward: Terms | None
     why: str
+    state: frozenset[str]
 
     @property
     def terms(self) -> list[str]:
@@ -221,7 +223,8 @@ def _examine(spec: RunSpec, context: PrepareContext, source: CandidateSource, di
             why = f"has no terms: {terms}"
         except CandidateError as error:  # functions can be left out all the same
             why = error.fault.explanation
-    return _Original(source, shaping, _functions(spec, source), terms, why)
+    state = frozenset((*context.task.state, *context.task.constants))
+    return _Original(source, shaping, _functions(spec, source), terms, why, state)
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -343,7 +346,7 @@ def _of_sweep(
     try:
         # a name is a term of the reward, or a number of the file
         names = {
-            name: texts.resolve_name(name, source.source, original.terms, numbers)
+            name: texts.resolve_name(name, source.source, original.terms, numbers, original.state)
             for name in asked.sweep
             if name not in settings
         }

@@ -28,7 +28,8 @@ POINTS = 4  # evaluations shown per candidate
 LINE_WIDTH = 160  # characters of a line of the history
 ERROR_WIDTH = 600  # characters of an error
 _FOR_USERS = re.compile(r" \(docs/[^)]*\)")  # a model cannot open pages
-_FROM = re.compile(r"\(?\bfrom: *([\w, ]+)\)?\.?")
+_FROM = re.compile(r"\(?\bfrom: *([\w, ]+)\)?\.?")  # in the first line, which is to end with it
+_FROM_BELOW = re.compile(r"\(from:([\w,\s]+)\)")  # prose has the word, too
 NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # other files whose lines an error may name
 
 
@@ -371,7 +372,9 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
 
 def parents(source: str) -> list[str]:
     """Return the candidates that a file's docstring names as its origin: ``(from: r1_00, r1_03)``."""
-    return list(dict.fromkeys(re.findall(r"\w+", " ".join(_FROM.findall(_docstring(source))))))
+    text = _docstring(source)
+    lists = [*_FROM.findall(text.partition("\n")[0]), *_FROM_BELOW.findall(text)]
+    return list(dict.fromkeys(re.findall(r"\w+", " ".join(lists))))
 
 
 def described(source: str) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
@@ -143,19 +143,22 @@ def http_client(sdk: Any, url: str, timeout: float, tell: Callable[[str], None],
             response.read()
             tell(f"{response.status_code}: {_reason(response.text, hide)}{_asked_wait(response)}")
 
-    is_local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    parts, proxies = urlsplit(url), getproxies()
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     hooks = {"request": [sent], "response": [received]}
     options = {"timeout": http.Timeout(timeout, connect=CONNECT), "event_hooks": hooks}
-    proxy = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
-    address = f"{proxy}: write an address such as http://proxy.example:3128"
-    if not is_local and not all(map(_is_port, map(getproxies().get, ("http", "https", "all")))):
-        raise UserError(address)
+    used = next((name for name in (parts.scheme, "all") if proxies.get(name)), "")
+    remedy = "cannot be used: write an address such as http://proxy.example:3128"
+    if not (is_local or proxy_bypass(parts.hostname or "") or _is_port(proxies.get(used))):
+        raise UserError(f"the proxy of {used.upper()}_PROXY {remedy}")
+    # the library reads all of them
+    there = " or ".join(f"{name.upper()}_PROXY" for name in ("https", "http", "all") if proxies.get(name))
     try:
         return sdk.DefaultHttpxClient(**options, trust_env=not is_local)
     except (ImportError, ValueError) as error:  # httpx hides a proxy's password
-        raise UserError(f"{proxy}: {error}") from error
+        raise UserError(f"the proxy of {there} cannot be used: {error}") from error
     except http.InvalidURL as error:  # it may repeat a part of the password
-        raise UserError(address) from error
+        raise UserError(f"the proxy of {there} {remedy}") from error
 
 
 def _is_port(proxy: str | None) -> bool:

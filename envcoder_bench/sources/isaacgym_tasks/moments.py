@@ -47,6 +47,7 @@ class Moments:
         together = [name for functions in methods.values() for f in functions for name in _assigned_with_reward(f)]
         self.results = frozenset((*_RETURNED, *together))
         self.judged = self.observed = True  # outside of a step
+        self._observes = False
         self._before_reward: Callable[[], None] = _nothing
         self._after_observation: Callable[[], None] = _nothing
         self.observing: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -95,11 +96,17 @@ class Moments:
     def _with_observation(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.observing():
-                result = method(*args, **kwargs)
-                if not self.observed:
-                    self.observed = True
-                    self._after_observation()
+            if self._observes:  # one of the methods calls the other: sensors err once
+                return method(*args, **kwargs)
+            self._observes = True
+            try:
+                with self.observing():
+                    result = method(*args, **kwargs)
+                    if not self.observed:
+                        self.observed = True
+                        self._after_observation()
+            finally:
+                self._observes = False
             return result
 
         return wrapped

@@ -18,12 +18,13 @@ from envcoder_bench.core import noise
 from envcoder_bench.sim.base import Robot, Variation
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
 from envcoder_bench.sources.isaacgym_tasks.driver import Driver, of_base
-from envcoder_bench.sources.isaacgym_tasks.gym_proxy import STATES, inertial, set_inertial
+from envcoder_bench.sources.isaacgym_tasks.gym_proxy import STATES
 from envcoder_bench.sources.isaacgym_tasks.scene import Actor, Scene
 from envcoder_bench.torch_utils import quat_rotate
 
 NO_LIMIT = 1e30  # gymapi has the largest float32 where there is no limit
 _GAINS = ("p_gains", "d_gains")  # legged_gym's drives are Python
+_FRICTIONS = {"geom_friction": 1, "pair_friction": 2}  # fields of MuJoCo's model, and their columns of sliding
 
 
 class IsaacRobot(Robot):
@@ -119,51 +120,73 @@ class IsaacRobot(Robot):
     # disturbances
 
     def vary(self, variation: Variation) -> None:
-        values = {name: x.tolist() for name, x in vars(variation).items()}
-        sliding = {name: getattr(self._model, f"{name}_friction") for name in ("geom", "pair")}
-        for k, env in enumerate(self._scene.envs):
-            friction, mass, com = (values[name][k] for name in ("friction", "mass", "com"))
-            if friction == friction:  # not NaN
-                fields = {f"{name}_friction": (np.arange(len(x)), x.copy()) for name, x in sliding.items() if len(x)}
-                for name, (_, rows) in fields.items():
-                    rows[:, : 1 if name.startswith("geom") else 2] = max(friction, LEAST_FRICTION)
-                self._engine.set_model_fields(k, fields)
-            if (mass, com) != (1.0, 0.0):
-                bodies = self._properties(k)
-                old, x, *place_and_inertia = inertial(bodies[self.base])
-                inertia = [mass * number for number in place_and_inertia[2:]]
-                set_inertial(bodies[self.base], [mass * old, x + com, *place_and_inertia[:2], *inertia])
-                self._gym.set_actor_rigid_body_properties(env, self._actor.handle, bodies, False)
+        """Change the engine's properties, now and whenever the task or its randomization sets them.
+
+        ``gym`` keeps the task's values, so that nothing is changed twice.
+        """
+        engine, base = self._engine, self._ids[self.base]
         strength, gains = (x.float().to(self._device) for x in (variation.strength, variation.gains))
-        self._set_drives(strength, gains)
-        self._strength = strength.unsqueeze(1)
-        step = self._engine.step
+        friction, mass, com = (x.numpy() for x in (variation.friction, variation.mass, variation.com))
+        self._strength, of_step, of_fields = strength.unsqueeze(1), engine.step, engine.set_model_fields
 
-        def disturbed() -> None:
-            self._engine.efforts[:, self._dofs].mul_(self._strength)
-            self._engine.forces[:, self._bodies, :3].add_(self._forces)
-            step()
+        def step() -> None:
+            engine.efforts[:, self._dofs].mul_(self._strength)
+            engine.forces[:, self._bodies, :3].add_(self._forces)
+            of_step()
 
-        self._engine.step = disturbed
+        def set_model_fields(env: int, fields: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+            fields = {name: (ids, np.array(rows, dtype=float)) for name, (ids, rows) in fields.items()}
+            for name, columns in _FRICTIONS.items():
+                if name in fields and not np.isnan(friction[env]):
+                    fields[name][1][:, :columns] = max(friction[env], LEAST_FRICTION)
+            for name in fields.keys() & {"body_mass", "body_inertia", "body_ipos"}:
+                ids, rows = fields[name]
+                if name == "body_ipos":
+                    rows[ids == base, 0] += com[env]
+                else:
+                    rows[ids == base] *= mass[env]
+            of_fields(env, fields)
+
+        engine.step, engine.set_model_fields = step, set_model_fields
+        sliding = {name: getattr(self._model, name) for name in _FRICTIONS}
+        rows = {name: (np.arange(len(x)), x) for name, x in sliding.items() if len(x)}
+        for k, env in enumerate(self._scene.envs):
+            if not np.isnan(friction[k]):
+                engine.set_model_fields(k, rows)
+            if (mass[k], com[k]) != (1.0, 0.0):
+                others = [None if body == self.base else x for body, x in enumerate(self._properties(k))]
+                env.apply_bodies(self._actor.handle, others)  # the base alone
+        self._vary_drives(strength, gains)
         self._changed()
 
-    def _set_drives(self, strength: Tensor, gains: Tensor) -> None:
+    def _vary_drives(self, strength: Tensor, gains: Tensor) -> None:
         """Scale the drives of the engine, and those in Python."""
         factor, weaker = ((x.cpu().numpy()[:, None]) for x in (strength * gains, strength))
-        rows = [self._gym.get_actor_dof_properties(env, self._actor.handle) for env in self._scene.envs]
-        properties = np.stack(rows)
-        driven = bool((properties["driveMode"] > 0).any() and (properties["stiffness"] > 0).any())
-        for name in ("stiffness", "damping"):  # without a drive they are the joint's own spring and damper
-            is_drive = np.isin(properties["driveMode"], (1, 2))
-            properties[name] = np.where(is_drive, properties[name] * factor, properties[name])
-        limited = properties["effort"] < NO_LIMIT
-        properties["effort"] *= np.where(limited, weaker, 1.0)
+        of_engine = self._engine.set_dof_properties
+
+        def set_dof_properties(env: int | None, dofs: slice, properties: np.ndarray) -> None:
+            if dofs == self._dofs:
+                properties, rows = properties.copy(), slice(None) if env is None else env
+                is_drive = np.isin(properties["driveMode"], (1, 2))
+                for name in ("stiffness", "damping"):  # without a drive they are the joint's own spring and damper
+                    properties[name] *= np.where(is_drive, factor[rows], 1.0)
+                properties["effort"] *= np.where(properties["effort"] < NO_LIMIT, weaker[rows], 1.0)
+            of_engine(env, dofs, properties)
+
+        self._engine.set_dof_properties = set_dof_properties
+        envs, handle = self._scene.envs, self._actor.handle
+        properties = np.stack([self._gym.get_actor_dof_properties(env, handle) for env in envs])
         self._engine.set_dof_properties(None, self._dofs, properties)
+        driven = bool((properties["driveMode"] > 0).any() and (properties["stiffness"] > 0).any())
         by_network = hasattr(self._isaac, "actuator_network")
         in_python = [x for x in _GAINS if isinstance(getattr(self._isaac, x, None), Tensor) and not by_network]
+        widths = (len(self._scene.limits["effort_limits"]), len(self.effort_limits), self._driver.num_actions)
         for name in in_python:
             x = getattr(self._isaac, name)
-            setattr(self._isaac, name, x * gains.unsqueeze(1) if x.dim() == 1 else x)
+            if x.dim() in (1, 2) and x.shape[-1] in widths and x.shape[:-1] in ((), (1,), (len(gains),)):
+                setattr(self._isaac, name, x * gains.unsqueeze(1))
+            else:
+                self.notes.append(f"gains: {name} of shape {tuple(x.shape)} is not (num_envs, dofs) or (dofs,)")
         if not driven and not in_python:
             self.notes.append("gains: the task commands efforts, so that there are no drives whose gains differ")
 

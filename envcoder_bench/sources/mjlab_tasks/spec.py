@@ -19,13 +19,14 @@ from envcoder_bench.tasks.spec import Can, TaskSpec
 def mjlab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     facts = facts_of(task)
-    from envcoder_bench.sources.mjlab_tasks.task import MjlabTask
+    from envcoder_bench.sources.mjlab_tasks.task import MjlabTask, is_before_warp
     from envcoder_bench.sources.term_tasks.spec import spec_of
 
     source = facts.source
     key, title = repr((source, source.version)), f"mjlab's {source.task_id} ({source.version})"
     keys = ("name", "sim.backend", "sim.substeps", "sim.contacts")
-    return spec_of(facts, MjlabTask, key, title, keys, {Can.CONTACTS, Can.HALF_STEP})
+    both = set() if facts.needs_warp or is_before_warp() else {Can.BOTH_BACKENDS}
+    return spec_of(facts, MjlabTask, key, title, keys, {Can.CONTACTS, Can.HALF_STEP, *both})
 
 
 @functools.lru_cache(maxsize=16)

@@ -133,10 +133,15 @@ def simulation_of(cfg: Mapping[str, Any], device: str, needs_warp: bool = False)
         from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 
         return BatchSimulation
-    from mjlab.sim.sim import SimulationCfg
-
-    if getattr(SimulationCfg, "ls_parallel", None) is not None:
+    if is_before_warp():
         raise UserError("mjlab before 1.5 does not run on this MuJoCo Warp: take --device cpu, and no task.sim.backend")
     from envcoder_bench.sim.mjlab.warp_simulation import WarpSimulation
 
     return WarpSimulation
+
+
+def is_before_warp() -> bool:
+    """Return whether mjlab is older than 1.5, which does not run on the installed MuJoCo Warp."""
+    from mjlab.sim.sim import SimulationCfg
+
+    return getattr(SimulationCfg, "ls_parallel", None) is not None

@@ -1,5 +1,7 @@
 """With mjlab itself: its robots meet the disturbances of the stress grid."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from driven import CARTPOLE, G1, GO1, ROUGH_GO1
@@ -14,9 +16,11 @@ from envcoder_bench.sim.base import Variation
 from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.measure import acting
 from envcoder_bench.tasks.base import EnvGroups
+from envcoder_bench.tasks.spec import Can
 
 pytest.importorskip("mjlab")
 from envcoder_bench.sim.mjlab.robot import robot_name
+from envcoder_bench.sources.mjlab_tasks.spec import facts_of, mjlab_spec
 from envcoder_bench.sources.mjlab_tasks.task import has_contacts
 
 pytestmark = pytest.mark.slow  # constructing a scene takes a second
@@ -171,6 +175,21 @@ def test_noise_of_rays_is_observed_alone():
         env.task.world.sensed()
         assert not torch.equal(sensor.data.hit_pos_w, hits)
     assert torch.equal(sensor.data.hit_pos_w, hits) and torch.equal(sensor.data.distances, distances)
+
+
+def test_tasks_run_in_both_backends_unless_mjlab_or_their_code_allows_only_one(monkeypatch):
+    task = f"mjlab:{CARTPOLE}"
+    mjlab_spec.cache_clear()
+    assert Can.BOTH_BACKENDS in mjlab_spec(task).can
+    facts = facts_of(task)
+    with monkeypatch.context() as patch:
+        patch.setattr("envcoder_bench.sources.mjlab_tasks.spec.facts_of", lambda _: replace(facts, needs_warp=True))
+        mjlab_spec.cache_clear()
+        assert Can.BOTH_BACKENDS not in mjlab_spec(task).can
+    monkeypatch.setattr("mjlab.sim.sim.SimulationCfg.ls_parallel", True, raising=False)
+    mjlab_spec.cache_clear()
+    assert Can.BOTH_BACKENDS not in mjlab_spec(task).can
+    mjlab_spec.cache_clear()
 
 
 @pytest.mark.parametrize("contacts", ["no", 1])
