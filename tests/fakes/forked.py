@@ -1,6 +1,7 @@
 """Commands in a fork of the test's process, which has imported what they need: an import takes seconds."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -63,6 +64,7 @@ class Forked:
 
 def _be(work: Callable[[], int], stderr: Path | str, stdout: str) -> NoReturn:
     """Be the process."""
+    gc.freeze()  # objects of the test's process are not collected here: what some of them end was not forked
     code = 1
     try:
         for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
