@@ -172,6 +172,8 @@ def stress_run(
     """
     from envcoder_bench.stress import measure
 
+    if not isinstance(run, (str, os.PathLike, RunResult)):
+        raise UserError(f"run must be the folder of a run, or its result, got {run!r}")
     folder = run.folder if isinstance(run, RunResult) else Path(run)
     names = [candidates] if isinstance(candidates, str) else candidates
     return measure.stress_run(folder, measure.Asked(draws, episodes, seconds, names, device, physics)).stress

@@ -28,7 +28,6 @@ from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
@@ -81,12 +80,11 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 
 _PATH = (str, os.PathLike)
-_NEEDED = ("task", "folder", "run", "no_baselines", "terms", "device", "physics")
+_NEEDED = ("task", "folder", "no_baselines", "terms", "device", "physics")
 _OF_TEXTS = ("candidates", "overrides", "terrains", "sweep")
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task": (_PATH, "a task's name, its folder or module:Class"),
     "folder": (_PATH, "the folder of a run"),
-    "run": ((*_PATH, RunResult), "the folder of a run, or its result"),
     "candidates": ((Iterable, os.PathLike), "files or folders, or texts or functions by name"),
     "candidate": ((*_PATH, Mapping, TaskSpec), "a file, or a text by its name, or human or unshaped"),
     "shaper_types": (Iterable, "names of functions, such as ['compute_reward']"),

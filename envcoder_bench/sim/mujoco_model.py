@@ -239,6 +239,12 @@ def set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
             raise ValueError(f"unknown option '{name}'; there are integrator, iterations and ls_iterations")
 
 
+def solver_limits(xml: str | Path) -> dict[str, int]:
+    """Return ``iterations`` and ``ls_iterations`` of an MJCF file's ``<option>``."""
+    option = mujoco.MjSpec.from_file(str(xml)).option
+    return {"iterations": option.iterations, "ls_iterations": option.ls_iterations}
+
+
 def _greatest(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """Return the greatest absolute value within each range; infinity without a limit."""
     return np.where(limited.astype(bool), np.abs(ranges).max(axis=1, initial=0.0), np.inf)

@@ -1,15 +1,11 @@
 """The same policies in other physics: half the step, other integrators, a more exact solver, the other simulator."""
 
-# MuJoCo's bindings carry no types
-# pyright: reportAttributeAccessIssue=false
-
 from __future__ import annotations
-
-import mujoco
 
 from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.run.prepare.environments import at_half_step
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.sim.mujoco_model import solver_limits
 from envcoder_bench.tasks.spec import Can
 
 INTEGRATORS = ("Euler", "implicitfast")
@@ -45,8 +41,7 @@ def other_physics(spec: RunSpec) -> tuple[dict[str, RunSpec], list[str]]:
 
 def _exact(spec: RunSpec) -> dict[str, object]:
     """Return limits of the solver, never below those of the run or of the model's file."""
-    path = spec.task.model_path
-    option = None if path is None else mujoco.MjSpec.from_file(str(path)).option
+    of_file = {} if spec.task.model_path is None else solver_limits(spec.task.model_path)
     keys = {name: f"sim.mujoco.{name}" for name in EXACT}
-    of_run = {name: select(spec.config.task, key) or getattr(option, name, 0) for name, key in keys.items()}
+    of_run = {name: select(spec.config.task, key) or of_file.get(name, 0) for name, key in keys.items()}
     return {key: max(of_run[name], EXACT[name]) for name, key in keys.items()}
