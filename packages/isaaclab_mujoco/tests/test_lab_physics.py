@@ -182,3 +182,22 @@ def test_environments_do_not_depend_on_each_other(make, cfgs):
 
     whole, alone = run(list(range(6))), run([1, 4])
     assert torch.equal(whole[:, [1, 4]], alone) and not torch.equal(whole[:, 1], whole[:, 4])
+
+
+def test_functions_of_isaac_sim_are_isaac_labs_own_formulas():
+    import isaaclab.utils.math as lab
+    from isaacsim.core.utils.torch.rotations import compute_heading_and_up, compute_rot, quat_conjugate
+
+    q, offset = lab.random_orientation(5, "cpu"), lab.random_orientation(5, "cpu")
+    velocity, rate, targets, position, forward, up = torch.randn(6, 5, 3)
+    local, local_rate, *angles, _ = compute_rot(q, velocity, rate, targets, position)
+    torch.testing.assert_close(local, lab.quat_apply_inverse(q, velocity))
+    torch.testing.assert_close(local_rate, lab.quat_apply_inverse(q, rate))
+    torch.testing.assert_close(
+        lab.wrap_to_pi(torch.stack(angles)), lab.wrap_to_pi(torch.stack(lab.euler_xyz_from_quat(q)))
+    )
+    torso, height, _, up_vec, heading = compute_heading_and_up(q, offset, targets, forward, up, 2)
+    torch.testing.assert_close(torso, lab.quat_mul(q, offset))
+    torch.testing.assert_close(up_vec, lab.quat_apply(torso, up))
+    torch.testing.assert_close(heading, lab.quat_apply(torso, forward))
+    assert torch.equal(height, up_vec[:, 2]) and torch.equal(quat_conjugate(q), lab.quat_conjugate(q))

@@ -158,9 +158,10 @@ def test_a_robot_is_answered_by_the_first_file_that_is_known(tmp_path, monkeypat
     monkeypatch.setattr(find, "roots", [tmp_path])
     with pytest.raises(AssetNotFound, match=r"dog\.usd: no URDF.* Tried dog\.urdf, dog\.xml.* --asset dog\.usd=FILE"):
         find.robot_file("omniverse://server/dog.usd")
-    beside = tmp_path / "models" / "dog.urdf"
-    beside.parent.mkdir()
-    beside.write_text("<robot/>")
+    beside, installed = tmp_path / "models" / "dog.urdf", tmp_path / "a" / "site-packages" / "dog.urdf"
+    for file in (beside, installed, tmp_path / ".venv" / "dog.urdf"):
+        file.parent.mkdir(parents=True)
+        file.write_text("<robot/>")
     find._files.cache_clear()
     assert find.robot_file("omniverse://server/dog.usd") == beside
     (tmp_path / "assets.yaml").write_text("dog.usd: models/dog.urdf\ncat: cat.xml\n")
