@@ -180,7 +180,7 @@ def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tens
 
 
 def of_episodes(env: GroupedVecTask, fitness: Tensor, active: Tensor, steps: int) -> Tensor:
-    """Return the fitness of episodes after ``steps``, from its sums over their steps, and which are still ``active``."""
+    """Return the fitness of episodes after ``steps``, from its sums over steps and which are still ``active``."""
     if not has_mean_fitness(env):
         return fitness
     # an episode that ended early is complete; others are taken to go on like this

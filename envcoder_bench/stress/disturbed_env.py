@@ -216,7 +216,9 @@ class DisturbedEnv(GroupedVecTask):
         Raises:
             ValueError: the task's state does not say which part belongs to an environment.
         """
-        self.begin_all(other._first_step)  # buffers that appear with the first observation
+        # buffers that appear with the first observation and step
+        self.begin_all(other._first_step)
+        self.advance(self.actions)
         sizes = {
             (other.num_envs, self.num_envs): rows.cpu(),
             (other.layout.num_groups, self.layout.num_groups): torch.tensor(groups),
@@ -241,14 +243,12 @@ def _selected(
     """Return a state with the shapes of ``like``: of each size that differs, the entries that ``sizes`` names."""
     chosen = {}
     for name, x in state.items():
-        shape = like[name].shape if name in like else ()
-        if len(shape) != x.dim():
-            raise ValueError(f"the state's {name} has another shape in a smaller environment")
-        for dim, pair in enumerate(zip(x.shape, shape)):
-            if pair[0] != pair[1]:
-                if pair not in sizes:
-                    raise ValueError(f"the state's {name} has another shape in a smaller environment")
-                x = x.index_select(dim, sizes[pair])
+        shape = like[name].shape if name in like else torch.Size()
+        changed = {dim: pair for dim, pair in enumerate(zip(x.shape, shape)) if pair[0] != pair[1]}
+        if len(shape) != x.dim() or not sizes.keys() >= {*changed.values()}:
+            raise ValueError(f"the state's {name} is {tuple(x.shape)}, and {tuple(shape)} in a smaller environment")
+        for dim, pair in changed.items():
+            x = x.index_select(dim, sizes[pair])
         chosen[name] = x
     return chosen
 

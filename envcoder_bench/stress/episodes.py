@@ -110,15 +110,19 @@ def _left(env: DisturbedEnv, active: Tensor, steps: int) -> tuple[list[int], Ten
     split = env.layout.split(active)
     counts = split.sum(dim=1).tolist()
     groups = [g for g, count in enumerate(counts) if count]
-    # functions that are called may keep tensors with a row for each environment
-    compiled = all(shaping.functions.keys() <= shaping.programs.keys() for shaping in env.dispatch.shapings)
-    width = max(counts) if env.device.type != "cpu" and compiled else env.layout.envs_per_group
+    width = max(counts) if _may_narrow(env) else env.layout.envs_per_group
     if (env.num_envs - len(groups) * width) * steps <= WORTH[env.device.type] or not groups:
         return None
     # those that go on first, in the order of their lanes
     order = torch.argsort((~split[groups]).byte(), dim=1, stable=True)[:, :width].sort(dim=1).values
     first = torch.tensor(groups, device=env.device).unsqueeze(1) * env.layout.envs_per_group
     return groups, (first + order).flatten()
+
+
+def _may_narrow(env: DisturbedEnv) -> bool:
+    """Return whether groups may have fewer environments; functions that are called may keep a row for each."""
+    compiled = all(shaping.functions.keys() <= shaping.programs.keys() for shaping in env.dispatch.shapings)
+    return env.device.type != "cpu" and compiled
 
 
 def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
