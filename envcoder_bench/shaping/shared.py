@@ -38,6 +38,7 @@ _OWNERS: dict[str, Any] = {
 }
 _ABSENT = object()
 MOST_NAMED = 3
+_scipy_is_used = False  # its modules take longer to compare than a function does to run
 
 
 @contextmanager
@@ -45,16 +46,10 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
     Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
-    are watched once they are loaded; those among the names ``imported`` are loaded now. Others are not watched. A
-    filter that turns warnings into exceptions, also in code of others, is removed without an error.
+    are watched once a candidate imports one; those among the names ``imported`` are loaded now. Others are not watched.
+    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
-    for name in imported:
-        if name.split(".")[0] == "scipy":
-            with suppress(ImportError):
-                importlib.import_module(name)
-    loaded = sys.modules.copy()  # other threads import meanwhile
-    scipy = {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
-    owners = {**_OWNERS, **scipy}
+    owners = {**_OWNERS, **_scipy(imported)}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
     attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
@@ -77,6 +72,18 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
         more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
         names = f"{', '.join(changed[:MOST_NAMED])}{more}" if more else " and ".join(changed)
         raise ValueError(f"changes {names}, which all candidates share: remove that statement")
+
+
+def _scipy(imported: Iterable[str]) -> dict[str, Any]:
+    """Import SciPy's modules among the names, and return all that are loaded if a candidate has imported one so far."""
+    global _scipy_is_used
+    for name in imported:
+        if name.split(".")[0] == "scipy":
+            _scipy_is_used = True
+            with suppress(ImportError):
+                importlib.import_module(name)
+    loaded = sys.modules.copy() if _scipy_is_used else {}  # a copy, because other threads import meanwhile
+    return {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
 
 
 def _restore(name: str, owner: Any, before: dict[str, Any]) -> list[str]:
