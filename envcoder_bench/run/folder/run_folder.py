@@ -14,7 +14,6 @@
                          with evaluation.record=true of all
     step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
     trajectories.npz     states of the baselines' and the untrained policy's episodes, by which rewards are judged
-    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
     stress.csv           by envcoder-bench stress: a row per policy and disturbance; stress.json has how it was measured
