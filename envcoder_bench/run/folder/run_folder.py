@@ -23,7 +23,7 @@
     fitness.py           with --fitness: a copy of the file
     variants.json        with --terms or --sweep: which candidates are variants, of which others, and in what
     candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
-    profile/             with --profile: breakdown.json, trace.json
+    profile/             with --profile: breakdown.json
     states/              the state of training at the end of each wave, from which --extend trains on
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
