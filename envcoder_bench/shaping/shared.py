@@ -37,8 +37,8 @@ _OWNERS: dict[str, Any] = {
     "torch.nn.Module": torch.nn.Module,
 }
 _ABSENT = object()
+_scipy_used: list[bool] = []  # not empty: a candidate of this process has imported SciPy
 MOST_NAMED = 3
-_scipy_is_used = False  # its modules take longer to compare than a function does to run
 
 
 @contextmanager
@@ -49,7 +49,12 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
     are watched once a candidate imports one; those among the names ``imported`` are loaded now. Others are not watched.
     A filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
-    owners = {**_OWNERS, **_scipy(imported)}
+    for name in imported:
+        if name.split(".")[0] == "scipy":
+            _scipy_used[:] = [True]
+            with suppress(ImportError):
+                importlib.import_module(name)
+    owners = {**_OWNERS, **(_scipy() if _scipy_used else {})}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
     attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
@@ -74,15 +79,9 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
         raise ValueError(f"changes {names}, which all candidates share: remove that statement")
 
 
-def _scipy(imported: Iterable[str]) -> dict[str, Any]:
-    """Import SciPy's modules among the names, and return all that are loaded if a candidate has imported one so far."""
-    global _scipy_is_used
-    for name in imported:
-        if name.split(".")[0] == "scipy":
-            _scipy_is_used = True
-            with suppress(ImportError):
-                importlib.import_module(name)
-    loaded = sys.modules.copy() if _scipy_is_used else {}  # a copy, because other threads import meanwhile
+def _scipy() -> dict[str, Any]:
+    """Return SciPy's public modules that are loaded: a hundred, which take longer to compare than all others."""
+    loaded = sys.modules.copy()  # other threads import meanwhile
     return {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
 
 

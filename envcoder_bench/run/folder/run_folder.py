@@ -14,7 +14,6 @@
                          with evaluation.record=true of all
     step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
     trajectories.npz     states of the baselines' and the untrained policy's episodes, by which rewards are judged
-    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
     stress.csv           by envcoder-bench stress: a row per policy and disturbance; stress.json has how it was measured
@@ -24,7 +23,7 @@
     fitness.py           with --fitness: a copy of the file
     variants.json        with --terms or --sweep: which candidates are variants, of which others, and in what
     candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
-    profile/             with --profile: breakdown.json, trace.json
+    profile/             with --profile: breakdown.json
     states/              the state of training at the end of each wave, from which --extend trains on
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
