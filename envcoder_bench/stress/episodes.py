@@ -7,7 +7,7 @@ environments as the longest lived of them needs: that changes the shapes of tens
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +45,7 @@ class Played:
     motion: Motion
     failures: dict[int, Fault]
     notes: list[str]
-    unmeasured: list[set[str]]
+    unmeasured: list[Collection[str]]
 
 
 @torch.no_grad()
