@@ -219,6 +219,8 @@ def test_every_part_gives_a_table(where, tmp_path):
     long = ["--iterations", "12", "--points", "12", "--candidates", "4", "--seeds", "1"]
     assert script.main(["quarters", *where, *SMALL, *long]) == 0
     made = records.read(tmp_path / "study.jsonl")
+    pair = {"a": [1.0, 2.0], "human": [1.0, 1.0], "unshaped": [0.0, 0.0]}
+    made += [of_bank("bank", **pair), of_bank("fresh", **pair)]
     for part in study_tables.STUDIES.values():
         lines = part(made)
         assert any(line.startswith("|---|") for line in lines) and any("Cartpole" in line for line in lines)
@@ -226,7 +228,15 @@ def test_every_part_gives_a_table(where, tmp_path):
 
 
 def of_bank(role, **fitness):
-    facts = {"kind": "bank", "task": "Ant", "role": role, "candidates": 3, "envs": 8, "iterations": 9, "wall_time": 5.0}
+    facts = {
+        "kind": "bank",
+        "task": "CartpoleSwingup",
+        "role": role,
+        "candidates": 3,
+        "envs": 8,
+        "iterations": 9,
+        "wall_time": 5.0,
+    }
     return {**facts, "seeds": 2, "complete": True, "fitness": fitness}
 
 
@@ -237,7 +247,7 @@ def test_calibration_is_of_the_bank_and_of_fresh_seeds():
     assert (found.agreement, found.best) == (pytest.approx(0.5), "b")  # c failed with a seed
     assert found.above_human == pytest.approx((2.1 - 1.2) / (0.4 / math.sqrt(2)))
     assert found.above_unshaped == pytest.approx((2.1 - 0.05) / (0.2 / math.sqrt(2)))
-    (row,) = [line for line in study_tables.bank([first, fresh]) if line.startswith("| Ant")]
+    (row,) = [line for line in study_tables.bank([first, fresh]) if line.startswith("| CartpoleSwingup")]
     assert "0.50" in row and "2.10 (b)" in row and "10 policies in 5 s" in row
     assert study_tables.bank([first]) == []
 

@@ -110,10 +110,24 @@ TASKS = {
             GOALS / "anymal_turn.py",
             _size(256, 200),
         ),
+        *(
+            ScoredTask(
+                robot,
+                f"mjlab:Mjlab-Velocity-Flat-Unitree-{robot}",
+                "walk with the commanded velocities, upright and without falling",
+                "terms that help a gait against those that hold it back, on a robot that people have",
+                overrides=_size(1024, 300),
+            )
+            for robot in ("Go1", "G1")
+        ),
     )
 }
-SMOKE, STANDARD, UNSEEN = "smoke", "standard", "unseen"  # sets of tasks
-SETS = {SMOKE: ("CartpoleSwingup",), STANDARD: tuple(TASKS)}
+SMOKE, STANDARD, MJLAB, UNSEEN = "smoke", "standard", "mjlab", "unseen"  # sets of tasks
+SETS = {
+    SMOKE: ("CartpoleSwingup",),
+    STANDARD: ("CartpoleSwingup", "Ant", "AnymalSpeed", "AnymalSideways", "AnymalTurn"),
+    MJLAB: ("Go1", "G1"),
+}
 
 
 def named_tasks(names: Sequence[str]) -> list[ScoredTask]:
