@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.cli.console import Console, run_on_terrains, terrain_words
+from envcoder_bench.cli.console import Console
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.shell import resume_call
 from envcoder_bench.report.progress import in_notebook
@@ -38,9 +38,6 @@ def evaluate(
     sweep_points: int | None = None,
     output_dir: str | Path | None = None,
     video: int | None = None,
-    terrains: Sequence[str] = (),
-    terrain_episodes: int | None = None,
-    terrain_seconds: float | None = None,
     reporter: Reporter | None = None,
     stop: StopRequest | None = None,
     **settings: Any,
@@ -66,7 +63,6 @@ def evaluate(
         sweep_points: number of points to take from the grid of a sweep, as a Latin hypercube.
         output_dir: a new folder; default ``runs/<task>_<time>``.
         video: number of the best candidates with a video in report.html; None: do not write this page.
-        terrains, terrain_episodes, terrain_seconds: see the flags of eval-shapers; results are in the folder terrains.
         reporter: receives the progress of the run.
         stop: call it from another thread to stop after the current iteration; ``resume`` continues.
         settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``, and other flags
@@ -78,9 +74,6 @@ def evaluate(
     """
     _check_video(video)
     task, settings = _with_config(task, settings)
-    words = None
-    if terrains:
-        words = terrain_words(task, terrains, terrain_episodes, terrain_seconds, settings.get("device"))
     with _stop_button():
         result = run.evaluate(
             task,
@@ -93,12 +86,7 @@ def evaluate(
             reporter=_choose_reporter(reporter),
             stop=stop,
         )
-    result = _finish(result, video)
-    if words is not None and result.complete and result.succeeded:
-        code = run_on_terrains(words, result)
-        if code > 128:  # a signal
-            raise Stopped("stopped on the terrains: eval-policies --resume continues", result.folder / "terrains")
-    return result
+    return _finish(result, video)
 
 
 @checked_arguments

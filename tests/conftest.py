@@ -96,8 +96,7 @@ def pytest_collection():
     gc.enable()
 
 
-_COMPOSED = ("test_smoke.py", "test_end_to_end.py", "test_damaged_runs.py", "test_extend.py")
-_PICTURES = ("test_plots.py", "test_pictures.py", "test_search_report.py", "test_racing.py", "test_effects.py")
+_PICTURES = ("test_pictures.py", "test_search_report.py", "test_effects.py")
 _PAGES = (  # these look at the page with which the command ends a run
     "test_smoke.py", "test_hostile_texts.py", "test_tutorial.py", "test_untrained.py", "test_wandb.py",
     "test_outside_tasks.py", "test_stress.py", "test_replay.py", "test_benchmark.py",
@@ -183,17 +182,13 @@ def kernels_are_compiled_here(request):
 def pictures_are_one_pixel(request):
     """Write one pixel for each picture, except in the tests that look at them.
 
-    Those of a run and of a search are not even composed, except in a few tests: they take a tenth of a small run.
+    That of a search is not even composed.
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
             patch.setattr(figures, "DPI", 20)
             patch.setattr(figures, "png_bytes", lambda figure: _PIXEL)
-        if request.path.name not in _COMPOSED:
-            for name in ("run.folder.results.plot_learning_curves", "run.folder.results.plot_ranking"):
-                patch.setattr(f"envcoder_bench.{name}", _draw_a_pixel)
-            if request.path.name not in _PICTURES:
-                patch.setattr("envcoder_bench.search.report.plot_search", _draw_a_pixel)
+            patch.setattr("envcoder_bench.search.report.plot_search", _draw_a_pixel)
         yield
 
 

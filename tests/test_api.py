@@ -10,7 +10,6 @@ import signal
 import threading
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from envcoder_bench import (
     Reporter,
     Stopped,
     UserError,
-    api,
     check,
     describe,
     evaluate,
@@ -138,8 +136,6 @@ def test_flags_mean_what_they_mean_on_the_command_line(tmp_path):
         read_config(gpu_id=0, device="cpu")
     with pytest.raises(UserError, match="video must be a whole number"):
         evaluate("Cartpole", video=-1)
-    with pytest.raises(UserError, match="--terrains is for the tasks"):
-        evaluate("Cartpole", terrains=["stairs"])
 
 
 def test_check_and_describe_are_functions(tmp_path):
@@ -330,18 +326,6 @@ def test_a_stop_request_of_several_threads_keeps_the_handlers_of_the_main_thread
         thread.join()
         assert not errors and signal.getsignal(signal.SIGINT) == inside != before
     assert signal.getsignal(signal.SIGINT) == before
-
-
-@pytest.mark.parametrize("code", [0, 130])
-def test_stop_on_the_terrains_is_not_taken_for_an_end(code, monkeypatch, tmp_path):
-    done = SimpleNamespace(complete=True, succeeded=True, folder=tmp_path, stopped_by=None)
-    monkeypatch.setattr(api.run, "evaluate", lambda *_, **__: done)
-    monkeypatch.setattr(api, "run_on_terrains", lambda *_: code)
-    if code:
-        with pytest.raises(Stopped, match="eval-policies --resume"):
-            evaluate("SpotTerrain", terrains=["stairs"])
-    else:
-        assert evaluate("SpotTerrain", terrains=["stairs"]) is done
 
 
 # types of arguments

@@ -121,15 +121,16 @@ def test_every_verb_has_the_flag(verb):
     assert any("--json" in action.option_strings for action in VERBS[verb].build_parser()._actions)
 
 
-def test_terrains_are_part_of_the_ranking(capsys):
+def test_stress_is_part_of_the_ranking(capsys):
     def run(words):
         values = dict(folder=Path("r"), complete=True, stopped_at="", fitness_meaning="", best="")
         put(lambda: documents.Ranking(**values, ranking=[Ranked(1, "a", "ok", faults=(Fault("x", "a.py", 2),))]))
-        put(lambda: documents.Policies(folder=Path("r/terrains"), complete=True, ranking=[{"policy": "a"}]))
+        lists = dict(settings={}, ranking=[{"policy": "a"}], commands=(), sentences=(), missing=())
+        put(lambda: documents.Stressed(folder=Path("r"), **lists, page=None))
         return 0
 
     document, _ = answer(run, capsys)
-    assert document["kind"] == "ranking" and document["policies"]["ranking"] == [{"policy": "a"}]
+    assert document["kind"] == "ranking" and document["stress"]["ranking"] == [{"policy": "a"}]
     assert document["ranking"][0]["faults"][0]["line"] == 2
 
 

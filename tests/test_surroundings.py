@@ -52,7 +52,7 @@ def test_run_needs_neither_output_streams_nor_a_cache(tmp_path):
 
     assert Forked(closed).wait(PATIENCE) == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
+    assert {"summary.json", "results.csv"} <= names and "checkpoint.pth" not in names
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""One candidate's environments for other libraries: Gymnasium, ElegantRL, rl_games and rsl_rl."""
+"""One candidate's environments for other libraries: Gymnasium, rl_games and rsl_rl."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from envcoder_bench.adapters.single import CandidateLike, make_single
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.inputs import checked_arguments, override_words
+from envcoder_bench.run.inputs import checked_arguments
 
-APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
+APIS = ("gymnasium", "rl_games", "rsl_rl")
 
 
 @checked_arguments
@@ -29,8 +29,8 @@ def make_env(
         task: a task's name, its folder or ``module:Class``.
         candidate: a file; a text by its name, ``{name: source}``; or ``"human"``, the default, or ``"unshaped"``.
         num_envs: number of environments.
-        api: ``gymnasium`` for a ``gymnasium.vector.VectorEnv``, ``elegantrl`` for the environment of ElegantRL's Isaac
-            Gym examples, ``rl_games`` for its vecenv, ``rsl_rl`` for its ``VecEnv``.
+        api: ``gymnasium`` for a ``gymnasium.vector.VectorEnv``, ``rl_games`` for its vecenv, ``rsl_rl`` for its
+            ``VecEnv``.
         seed: the seed of a run's group; equal seeds give equal random numbers.
         evaluation: whether to use the initial states, goals, terminal and reward of the unshaped task with the
             candidate's observations and actions, as when fitness is measured.
@@ -44,12 +44,6 @@ def make_env(
     if api not in APIS:
         raise UserError(f"unknown api '{api}'{near_matches(str(api), APIS)}; there are {', '.join(APIS)}")
     env = make_single(task, candidate, num_envs, seed, evaluation, shaper_types, overrides, **settings)
-    if api == "elegantrl":
-        from envcoder_bench.adapters.elegantrl import IsaacVecEnv
-
-        words = override_words(task, overrides, None, settings)
-        arguments = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
-        return IsaacVecEnv.of(env, {"env_name": task, **arguments, "overrides": words})
     if api == "rl_games":
         from envcoder_bench.adapters.rl_games import RlGamesVecEnv
 

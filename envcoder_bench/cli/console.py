@@ -8,12 +8,11 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.cli.json_output import FLAG, is_json, put
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE
@@ -171,20 +170,16 @@ def screen_width() -> int:
 # after a run of eval-shapers
 
 
-def conclude(result: RunResult, videos: int | None, on_terrains: Sequence[str] = (), under_stress: bool = False) -> int:
+def conclude(result: RunResult, videos: int | None, under_stress: bool = False) -> int:
     """Print the end of a run, write the page of a complete one, and print its path; return the exit code.
 
     Args:
         videos: the value of ``--video``.
-        on_terrains: words of ``terrain_words``; those for later are printed if the run is not complete, because a
-            resumed run does not evaluate on terrains.
-        under_stress: whether policies are played under stress afterwards; likewise.
+        under_stress: whether policies are played under stress afterwards; the command for later is printed if the run
+            is not complete, because a resumed run does not do it.
     """
     from envcoder_bench.report.page.shell import PAGE
 
-    if on_terrains and not result.complete:
-        later = shlex.join(_terrain_run(on_terrains, result))
-        print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
     if under_stress and not result.complete:
         print(
             f"stress, when the run is complete: envcoder-bench stress {shlex.quote(str(result.folder))}",
@@ -223,33 +218,3 @@ def _write_page(result: RunResult) -> None:
         log_report(result.folder, page, page_videos(result.folder))
     except Exception as error:
         log.warning("%s could not be written: %s", PAGE, error)
-
-
-def terrain_words(
-    task: str, terrains: Sequence[str], episodes: int | None, seconds: float | None, device: str | None
-) -> list[str]:
-    """Check ``--terrains`` before the run; return the words of eval-policies without the policies and the folder."""
-    from envcoder_bench.grid.inputs import find_arenas
-    from envcoder_bench.grid.robots import ROBOTS
-    from envcoder_bench.grid.settings import compose_settings
-
-    name = next((robot.name for robot in ROBOTS.values() if task in robot.tasks), None)
-    if name is None:
-        tasks = ", ".join(task for robot in ROBOTS.values() for task in robot.tasks)
-        raise UserError(f"--terrains is for the tasks {tasks}, not {task}")
-    flags = {"episodes": episodes, "seconds": seconds}
-    find_arenas([*terrains], compose_settings(as_words(flags)))
-    words = ["--robot", name, "--terrains", *terrains]
-    words += [] if device is None else ["--device", device]
-    return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-
-
-def run_on_terrains(words: Sequence[str], result: RunResult) -> int:
-    """Run eval-policies with a run's candidates, in its folder ``terrains``; ``words`` are of ``terrain_words``."""
-    from envcoder_bench.cli import eval_policies
-
-    return eval_policies.run(_terrain_run(words, result))
-
-
-def _terrain_run(words: Sequence[str], result: RunResult) -> list[str]:
-    return ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]

@@ -58,8 +58,6 @@ examples:
   COMMAND --task Cartpole --devices cpu:4
   # stop candidates that can no longer win
   COMMAND --task Anymal --race
-  # also rank them on terrains
-  COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
   # also play their policies under disturbances
   COMMAND --task Anymal --stress --rank_by stress
   # which terms of the human reward matter; other weights of two terms
@@ -80,7 +78,6 @@ def build_parser() -> Parser:
     parser.add_overrides()
     _add_candidates(parser.add_argument_group("candidates"))
     _add_effort(parser.add_argument_group("effort"))
-    _add_terrains(parser.add_argument_group("terrains"))
     _add_stress(parser.add_argument_group("stress"))
     _add_devices_and_files(parser.add_argument_group("devices and files"))
     return parser
@@ -149,17 +146,6 @@ def _add_effort(effort: Any) -> None:
         help="measure final policies with half the physics step, too: a policy that exploits the simulation loses"
         " fitness (docs/reading_a_run.md#hacked)",
     )
-
-
-def _add_terrains(ground: Any) -> None:
-    ground.add_argument(
-        "--terrains",
-        nargs="+",
-        metavar="NAME|FILE",
-        help="also rank the candidates by eval-policies on these terrains, after the run: docs/eval_policies.md",
-    )
-    ground.add_argument("--terrain_episodes", type=int, metavar="N", help="of each candidate on each (default: 100)")
-    ground.add_argument("--terrain_seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
 
 
 def _add_stress(under: Any) -> None:
@@ -235,11 +221,9 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     for flag, others in CONTINUES.items():
         if flag in flags:
             refuse_others(args, words, flag, others, "the run's")
-    owners = {"--terrain_episodes": "--terrains", "--terrain_seconds": "--terrains"}
-    owners |= dict.fromkeys(("--stress_draws", "--stress_episodes", "--rank_by"), "--stress")
-    for flag, owner in owners.items():
-        if flag in flags and not getattr(args, owner.removeprefix("--")):
-            raise UserError(f"{flag} is for {owner}, which is not given")
+    for flag in ("--stress_draws", "--stress_episodes", "--rank_by"):
+        if flag in flags and not args.stress:
+            raise UserError(f"{flag} is for --stress, which is not given")
     trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in flags), "")
     if args.check and args.describe:
         raise UserError("--check and --describe: give one of them")
@@ -263,16 +247,10 @@ def _main(words: list[str]) -> int:
         Console,
         conclude,
         resumable,
-        run_on_terrains,
-        terrain_words,
     )
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
     from envcoder_bench.run.prepare.variants import Asked
 
-    # the terrains are checked before the training, not after it
-    on_terrains = []
-    if args.terrains:
-        on_terrains = terrain_words(args.task, args.terrains, args.terrain_episodes, args.terrain_seconds, args.device)
     if args.video is not None:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
@@ -299,10 +277,8 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        code = conclude(result, args.video, on_terrains, args.stress)
-        if result.complete and not code and args.stress:
-            code = _under_stress(result.folder, args)
-        return run_on_terrains(on_terrains, result) if on_terrains and result.complete and not code else code
+        code = conclude(result, args.video, args.stress)
+        return _under_stress(result.folder, args) if result.complete and not code and args.stress else code
 
 
 def _under_stress(folder: Path, args: Any) -> int:

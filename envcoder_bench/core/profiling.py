@@ -5,12 +5,10 @@ Spans nest. Time counts for the innermost span only, so that the times of all sp
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -119,22 +117,16 @@ class Timeline:
 
 
 class Profiler:
-    """Records spans in a timeline and as ranges of profiling tools.
+    """Records spans in a timeline; on a CUDA device also as NVTX ranges, for Nsight Systems."""
 
-    Args:
-        timeline: where spans are recorded; None for ranges only.
-        device: on CUDA, spans are also NVTX ranges, for Nsight Systems.
-        ranges: whether spans are also ranges of ``torch.profiler`` (a few microseconds each).
-    """
-
-    def __init__(self, timeline: Timeline | None, device: torch.device, ranges: bool = False) -> None:
-        self._timeline, self._ranges, self._cuda = timeline, ranges, device.type == "cuda"
+    def __init__(self, timeline: Timeline, device: torch.device) -> None:
+        self._timeline, self._cuda = timeline, device.type == "cuda"
         self._thread = threading.get_ident()
 
     def span(self, name: str, whole: bool = False) -> AbstractContextManager[None]:
         if threading.get_ident() != self._thread or (self._cuda and torch.cuda.is_current_stream_capturing()):
             return _OFF
-        return _Span(name, whole, self._timeline, self._cuda, self._ranges)
+        return _Span(name, whole, self._timeline, self._cuda)
 
     def __enter__(self) -> Profiler:
         global _active
@@ -149,80 +141,17 @@ class Profiler:
 
 
 class _Span:
-    __slots__ = ("_cuda", "_name", "_range", "_timeline", "_whole")
+    __slots__ = ("_cuda", "_name", "_timeline", "_whole")
 
-    def __init__(self, name: str, whole: bool, timeline: Timeline | None, cuda: bool, ranges: bool) -> None:
+    def __init__(self, name: str, whole: bool, timeline: Timeline, cuda: bool) -> None:
         self._name, self._whole, self._timeline, self._cuda = name, whole, timeline, cuda
-        self._range = torch.profiler.record_function(name) if ranges else None
 
     def __enter__(self) -> None:
-        if self._timeline is not None:
-            self._timeline.enter(self._name, self._whole)
+        self._timeline.enter(self._name, self._whole)
         if self._cuda:
             torch.cuda.nvtx.range_push(self._name)
-        if self._range is not None:
-            self._range.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        if self._range is not None:
-            self._range.__exit__(None, None, None)
         if self._cuda:
             torch.cuda.nvtx.range_pop()
-        if self._timeline is not None:
-            self._timeline.leave()
-
-
-class ChromeTrace(Profiler):
-    """Writes a ``torch.profiler`` trace of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
-
-    Tracing ends before an evaluation, which has too many steps, and at the first span after ``seconds``: a thousand
-    small operations take most of a megabyte.
-
-    Attributes:
-        iterations: number of complete iterations in the trace.
-        cut: whether the trace ended within another iteration.
-    """
-
-    def __init__(self, path: Path, device: torch.device, seconds: float) -> None:
-        super().__init__(None, device, ranges=True)
-        self._path, self._seconds = path, seconds
-        self._profiler: torch.profiler.profile | None = None
-        self.iterations, self.cut = 0, False
-
-    def span(self, name: str, whole: bool = False) -> AbstractContextManager[None]:
-        if self._profiler is not None and threading.get_ident() == self._thread:
-            if name == EVALUATION:
-                self.iterations += 1
-                self._write()
-            elif time.perf_counter() > self._until:
-                self.cut = True
-                self._write()
-        return _OFF if self._profiler is None else super().span(name, whole)
-
-    def end_iteration(self) -> None:
-        """Count a complete iteration; stop unless another one is likely to fit."""
-        if self._profiler is not None:
-            self.iterations += 1
-            if time.perf_counter() > self._until - self._seconds / 2:
-                self._write()
-
-    def __enter__(self) -> ChromeTrace:
-        super().__enter__()
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler's library prints messages
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self._cuda:
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profiler = torch.profiler.profile(activities=activities)
-        self._profiler.start()
-        self._until = time.perf_counter() + self._seconds
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._write()
-
-    def _write(self) -> None:
-        profiler, self._profiler = self._profiler, None
-        if profiler is not None:
-            profiler.stop()
-            profiler.export_chrome_trace(str(self._path))
+        self._timeline.leave()

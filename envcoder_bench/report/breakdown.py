@@ -30,8 +30,6 @@ class Breakdown:
         host_seconds: on CUDA, the time of the Python thread by part; otherwise empty.
         counts: number of entries by part.
         warmed_up: whether the run's first iteration was left out.
-        trace: file of the trace; empty if there is none.
-        trace_note: the iterations in the trace, or why a trace is missing.
     """
 
     device: str
@@ -44,8 +42,6 @@ class Breakdown:
     host_seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     warmed_up: bool = True
-    trace: str = ""
-    trace_note: str = ""
 
     @property
     def iterations(self) -> int:
@@ -115,9 +111,7 @@ def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
         notes.append("host: the Python thread's time; a part whose host time equals its time waits for launches")
     if not b.warmed_up:
         notes.append("the first iteration is among these and warms up: from 8 iterations on it is left out")
-    lines += ["", *(line for note in notes for line in _wrap(note, width))]
-    note = f"{b.trace} ({b.trace_note}): open it in https://ui.perfetto.dev" if b.trace else f"no trace: {b.trace_note}"
-    return "\n".join([*lines, "", *_wrap(note, width)]) + "\n"
+    return "\n".join([*lines, "", *(line for note in notes for line in _wrap(note, width))]) + "\n"
 
 
 def _table(b: Breakdown) -> list[str]:

@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.words import shorten
-from envcoder_bench.results.ranking import Ranked
 
 # Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 # pages: page.css has the same, and lighter ones for dark mode
 BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
-BETTER, WORSE = COLOURS[0], COLOURS[1]
 NAME_WIDTH = 28
 DPI = 150
 
@@ -48,7 +45,7 @@ def new_figure(
 
 def make_room_left(figure: Any, panels: Sequence[Any]) -> None:
     """Move the left edge of the axes so that labels and the widest tick label begin 0.2 inches from the left."""
-    missing = 0.2 * figure.dpi - min(axes.yaxis.get_tightbbox(renderer(figure)).x0 for axes in panels)
+    missing = 0.2 * figure.dpi - min(axes.yaxis.get_tightbbox(figure.canvas.get_renderer()).x0 for axes in panels)
     figure.subplots_adjust(left=figure.subplotpars.left + missing / figure.bbox.width)
 
 
@@ -76,19 +73,10 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
     return (flat.clip(0.0, max(end - steps[-1], 0.0)) + steps).tolist()
 
 
-def limits_around(value: float) -> tuple[float, float]:
-    """Return limits of an axis with a single value: as wide as the value, or from 0 to 1."""
-    return (-0.05, 1.0) if value == 0 else (value - 0.5 * abs(value), value + 0.5 * abs(value))
-
-
 def further_colour(k: int) -> str:
     """Return a colour for the ``k``-th candidate behind those of COLOURS: hues in golden angles, in two strengths."""
     red, green, blue = colorsys.hls_to_rgb(0.618 * k % 1.0, 0.42 if k % 2 else 0.58, 0.6)
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
-
-
-def candidate_label(row: Ranked) -> str:
-    return shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")
 
 
 def escape(text: str) -> str:
@@ -101,7 +89,3 @@ def show_message(axes: Any, message: str) -> None:
     axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", va="center", fontsize=12, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
-
-
-def renderer(figure: Any) -> Any:
-    return figure.canvas.get_renderer()

@@ -35,7 +35,6 @@ from envcoder_bench.results.ranking import Ranked, fitness_model, rank
 from envcoder_bench.results.rows import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, recorded_meaning
 from envcoder_bench.run.folder.ranked import TERMS, compare_pairs, picture, rank_run, run_studies
-from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
@@ -183,9 +182,8 @@ class RunResult:
 
     @property
     def pictures(self) -> list[Path]:
-        """The PNG files of ranking, learning curves, race and effects of variants; empty if nothing was trained."""
-        names = (RANKING, LEARNING_CURVES, RACE, *map(picture, self.studies))
-        return [path for path in map(self.folder.joinpath, names) if path.is_file()]
+        """The PNG files of the effects of variants."""
+        return [path for study in self.studies if (path := self.folder / picture(study)).is_file()]
 
     def table(self, width: int = 100, bold: bool = False) -> str:
         """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal.

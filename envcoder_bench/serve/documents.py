@@ -161,8 +161,7 @@ class Ranking(Document):
         ranking: all candidates and baselines, best first.
         effects: the variants of ``--terms`` and ``--sweep``.
         page: report.html, if it is written.
-        policies: with ``--terrains``, the result of eval-policies.
-        stress: likewise, with ``--stress``.
+        stress: with ``--stress``, the result of ``envcoder-bench stress``.
     """
 
     kind: Literal["ranking"] = "ranking"
@@ -174,7 +173,6 @@ class Ranking(Document):
     ranking: Sequence[Ranked]
     effects: Sequence[Effect] = ()
     page: Path | None = None
-    policies: Policies | None = None
     stress: Stressed | None = None
 
 

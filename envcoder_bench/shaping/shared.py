@@ -37,6 +37,7 @@ _OWNERS: dict[str, Any] = {
     "torch.nn.Module": torch.nn.Module,
 }
 _ABSENT = object()
+_scipy_used: list[bool] = []  # not empty: a candidate of this process has imported SciPy
 MOST_NAMED = 3
 
 
@@ -45,16 +46,15 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
     Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
-    are watched once they are loaded; those among the names ``imported`` are loaded now. Others are not watched. A
-    filter that turns warnings into exceptions, also in code of others, is removed without an error.
+    are watched once a candidate imports one; those among the names ``imported`` are loaded now. Others are not watched.
+    A filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
     for name in imported:
         if name.split(".")[0] == "scipy":
+            _scipy_used[:] = [True]
             with suppress(ImportError):
                 importlib.import_module(name)
-    loaded = sys.modules.copy()  # other threads import meanwhile
-    scipy = {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
-    owners = {**_OWNERS, **scipy}
+    owners = {**_OWNERS, **(_scipy() if _scipy_used else {})}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
     attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
@@ -77,6 +77,12 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
         more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
         names = f"{', '.join(changed[:MOST_NAMED])}{more}" if more else " and ".join(changed)
         raise ValueError(f"changes {names}, which all candidates share: remove that statement")
+
+
+def _scipy() -> dict[str, Any]:
+    """Return SciPy's public modules that are loaded: a hundred, which take longer to compare than all others."""
+    loaded = sys.modules.copy()  # other threads import meanwhile
+    return {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
 
 
 def _restore(name: str, owner: Any, before: dict[str, Any]) -> list[str]:

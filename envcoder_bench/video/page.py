@@ -319,6 +319,9 @@ def _how(run: OpenedRun) -> dict[str, str]:
         how["speed"] = f"{speed:,.0f} env-steps/s, all candidates together"
     if memory.get("waves"):
         how["waves"] = str(memory["waves"])
+    if "race" in summary:
+        alive = ", ".join(map(str, summary["race"]["alive"]))
+        how["race"] = f"{alive} candidates, {summary['race']['env_steps_share']:.0%} of the env-steps of a run without"
     settings: Any = select(cfg.train, "params.config", {})
     learner, keys = ("FlashSAC", _SAC) if select(cfg.train, "params.algo.name") in CONFIGS else ("PPO", _PPO)
     how[learner] = ", ".join(f"{key} {settings[key]}" for key in keys if key in settings)

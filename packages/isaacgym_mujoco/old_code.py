@@ -261,5 +261,5 @@ def old_code() -> Iterator[None]:
             yield
         finally:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
-            for name in [n for n in sys.modules if n.split(".")[0] in gone]:
+            for name in [n for n in sys.modules if n.startswith(tuple(gone)) and n.partition(".")[0] in gone]:
                 del sys.modules[name]

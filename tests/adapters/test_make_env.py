@@ -1,4 +1,4 @@
-"""One candidate's environments: equal to a group of a run, and what Gymnasium, ElegantRL and others expect."""
+"""One candidate's environments: equal to a group of a run, and what Gymnasium and others expect."""
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,6 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import envcoder_bench
 from envcoder_bench import UserError, make_env
-from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.inputs import resolve
@@ -62,15 +61,12 @@ def assert_arrays(got, wanted):
 @pytest.mark.parametrize("seed", [0, 5])
 def test_steps_are_bitwise_equal_to_those_of_a_group(seed):
     env, group = make({"noisy": NOISY}, seed=seed), reference(seed)
-    mine = make({"noisy": NOISY}, seed=seed, api="elegantrl")
-    another = IsaacVecEnv(**{key: value for key, value in mine.env_args.items() if key != "max_step"})
     games = make({"noisy": NOISY}, seed=seed, api="rl_games")
     info = games.get_env_info()
     assert info["observation_space"].shape == (5,) and info["action_space"] == gymnasium.spaces.Box(-1, 1, (2,))
     obs = group.reset()
     assert_arrays(env.reset(seed=seed)[0], obs)
     assert torch.equal(games.reset(), obs)
-    assert torch.equal(mine.reset(), obs) and torch.equal(another.reset(), obs)
     ended = timed_out = 0
     for actions in random_actions(2) * torch.linspace(0.0, 1.0, NUM_ENVS)[:, None]:  # some episodes end by time
         step = group.step(actions, final_obs=True)
@@ -87,10 +83,9 @@ def test_steps_are_bitwise_equal_to_those_of_a_group(seed):
                     assert_arrays(infos["final_obs"][k], step.final_obs[k])
         else:
             assert infos == {}
-        for other in (mine, games):
-            state, reward, done, infos = other.step(actions)
-            assert torch.equal(state, step.obs) and torch.equal(reward, step.reward) and torch.equal(done, step.done)
-            assert torch.equal(infos["time_outs"], step.truncated)
+        state, reward, done, infos = games.step(actions)
+        assert torch.equal(state, step.obs) and torch.equal(reward, step.reward) and torch.equal(done, step.done)
+        assert torch.equal(infos["time_outs"], step.truncated)
     assert ended > 2 and timed_out > 0
 
 
@@ -152,31 +147,6 @@ def test_evaluation_uses_the_unshaped_reward():
     assert reward.tolist() == [1.0] * NUM_ENVS  # upright
 
 
-def test_isaac_vec_env_has_the_attributes_of_elegantrl():
-    env = IsaacVecEnv("Cartpole", env_num=4, sim_device_id=-1, rl_device_id=-1, overrides=SHORT)
-    assert (env.env_name, env.env_num, env.num_envs, env.max_step) == ("Cartpole", 4, 4, 39)
-    assert (env.state_dim, env.action_dim, env.if_discrete, env.device.type) == (4, 1, False, "cpu")
-    state = env.reset()
-    assert state.shape == (4, 4) and state.dtype == torch.float32
-    for _ in range(39):
-        state, reward, done, _ = env.step(torch.zeros(4, 1, requires_grad=True))
-    assert not state.requires_grad and reward.shape == done.shape == (4,) and done.dtype == torch.bool
-    assert IsaacVecEnv(**{key: x for key, x in env.env_args.items() if key != "max_step"}).env_args == env.env_args
-
-
-def test_isaac_one_env_returns_numpy_and_the_last_state_of_the_episode():
-    env = IsaacOneEnv("Cartpole", device_id=-1, overrides=SHORT)
-    state, steps, done = env.reset(), 0, False
-    assert isinstance(state, np.ndarray) and state.shape == (4,)
-    while not done:
-        last, (state, reward, done, _) = state, env.step(np.zeros(1, np.float32))
-        steps += 1
-        assert isinstance(reward, float) and isinstance(done, bool) and state.shape == (4,)
-    assert steps <= 39
-    assert np.abs(state - last).max() < 0.5  # the last state of the episode, not the first of the next
-    assert np.abs(env.reset()).max() <= 0.25
-
-
 def test_rsl_rl_environment_has_its_interface():
     pytest.importorskip("tensordict")
     env = make(api="rsl_rl")
@@ -219,12 +189,6 @@ def test_candidate_fault_raises_with_its_line():
         ),
         (lambda path: make().reset(options={"x": 1}), "reset has no options here, got x"),
         (lambda path: make().step(np.zeros((3, 1))), "actions of Cartpole with candidate human are (6, 1), got (3, 1)"),
-        (
-            lambda path: IsaacVecEnv("Cartpole", 4, state_dim=60),
-            "state_dim of Cartpole with candidate human is 4, not 60",
-        ),
-        (lambda path: IsaacVecEnv("Cartpole", 4, gpu_id=0, device_id=1), "gpu_id=0, device_id=1: give one device"),
-        (lambda path: IsaacVecEnv("Cartpole", 4, if_discrete=True), "actions are continuous here"),
     ],
 )
 def test_bad_input_raises_user_error(call, message, tmp_path):

@@ -1,13 +1,12 @@
 """Spans: exclusive times by an invented clock, what they cost when nothing is profiled, and the trace."""
 
-import json
 import threading
 
 import pytest
 import torch
 
 from envcoder_bench.core import profiling
-from envcoder_bench.core.profiling import EVALUATION, REST, ChromeTrace, CudaClock, HostClock, Profiler, Timeline, span
+from envcoder_bench.core.profiling import REST, CudaClock, HostClock, Profiler, Timeline, span
 
 CPU = torch.device("cpu")
 
@@ -118,58 +117,6 @@ def test_host_clock_is_in_seconds():
         torch.ones(100).sum()
     (times,) = timeline.times()
     assert 0 < times["work"] <= clock.stamp() - began
-
-
-def _names(path):
-    return [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
-
-
-def test_trace_has_spans_and_operations(tmp_path):
-    with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
-        with span("physics"):
-            torch.ones(4).cosh()
-        trace.end_iteration()
-    names = _names(tmp_path / "trace.json")
-    assert "physics" in names
-    assert "aten::cosh" in names
-    assert (trace.iterations, trace.cut) == (1, False)
-
-
-def test_trace_ends_before_an_evaluation(tmp_path):
-    with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
-        torch.ones(4).cosh()
-        with span(EVALUATION, whole=True), span("physics"):
-            torch.ones(4).sinh()
-        trace.end_iteration()
-        with span("reward"):
-            torch.ones(4).tanh()
-        trace.end_iteration()
-    names = _names(tmp_path / "trace.json")
-    assert "aten::cosh" in names
-    assert not {"physics", "reward", "aten::sinh", "aten::tanh"} & set(names)
-    assert (trace.iterations, trace.cut) == (1, False)
-
-
-def test_trace_ends_at_its_time_limit(tmp_path):
-    with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
-        torch.ones(4).cosh()
-        with span("physics"):
-            torch.ones(4).sinh()
-        trace.end_iteration()
-    names = _names(tmp_path / "trace.json")
-    assert "aten::cosh" in names
-    assert "aten::sinh" not in names
-    assert (trace.iterations, trace.cut) == (0, True)
-
-
-def test_trace_continues_only_if_another_iteration_fits(tmp_path):
-    with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
-        torch.ones(4).cosh()
-        trace.end_iteration()
-        torch.ones(4).sinh()
-        trace.end_iteration()
-    assert (trace.iterations, trace.cut) == (1, False)
-    assert "aten::sinh" not in _names(tmp_path / "trace.json")
 
 
 @pytest.mark.cuda

@@ -15,7 +15,7 @@ SECONDS = {"physics": 4.0, "reward": 0.5, "policy": 1.0, "update": 2.0, REST: 0.
 def breakdown(**changes):
     given = dict(
         device="cpu", groups=3, envs_per_group=10, horizon=4, first=3, last=4, seconds=SECONDS,
-        counts={"physics": 8, EVALUATION: 2}, trace="run/profile/trace.json", trace_note="iteration 5",
+        counts={"physics": 8, EVALUATION: 2},
     )  # fmt: skip
     return Breakdown(**{**given, **changes})
 
@@ -68,9 +68,9 @@ def test_json_has_measured_and_derived_numbers():
     assert read["seconds"] == SECONDS
 
 
-def test_notes_are_of_the_time_between_iterations_the_warm_up_and_the_trace():
+def test_notes_are_of_the_time_between_iterations_and_the_warm_up():
     text = render_breakdown(breakdown())
     assert "2 evaluations of 5000 ms" in text and "1000.0 ms per iteration for results" in text
-    assert "run/profile/trace.json (iteration 5)" in text and "warms up" not in text
-    text = render_breakdown(breakdown(counts={}, warmed_up=False, trace="", trace_note="too short"))
-    assert "no evaluation" in text and "warms up" in text and "no trace: too short" in text
+    assert "warms up" not in text
+    text = render_breakdown(breakdown(counts={}, warmed_up=False))
+    assert "no evaluation" in text and "warms up" in text

@@ -14,7 +14,7 @@ from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.results.logs import CurveLog
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.train import session as training
-from envcoder_bench.run.train.profile import RunProfile, count_phases
+from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.ppo.block import LearnerBlock
 
@@ -33,21 +33,7 @@ def cartpole(folder, tmp_path, *words):
     return run(folder, *CARTPOLE_QUICK, *size, "--candidates", *files, *words)
 
 
-@pytest.mark.parametrize("iterations", range(1, 31))
-def test_phases_of_the_profile_fit_the_number_of_iterations(iterations):
-    warm_up, measured, traced = count_phases(iterations)
-    assert warm_up + measured + traced <= iterations
-    assert 1 <= measured <= 5
-    assert traced >= (iterations >= 2)
-    assert warm_up >= (iterations >= 3)
-    if iterations >= 9:
-        assert (warm_up, measured, traced) == (2, 5, 2)
-    elif iterations < 8:
-        assert warm_up + measured + traced == iterations
-
-
-def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("envcoder_bench.run.train.profile.TRACE_SECONDS", 1e9)  # or a slow machine ends the trace
+def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
     words = ["--learning_iterations", 9, "evaluation.points=1"]
     profiled = cartpole(tmp_path / "profiled", tmp_path, *words, "--profile")
     out = " ".join(capsys.readouterr().out.split())  # lines may break anywhere
@@ -63,11 +49,6 @@ def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys, m
         assert part in out
     assert "iterations 3 to 7" in out
     assert "% of the speed of its bare physics" in out
-    trace = json.loads((profiled / "profile" / "trace.json").read_text())["traceEvents"]
-    names = [event.get("name") for event in trace]
-    assert names.count("physics") == 2 * HORIZON
-    assert names.count("update") == 2
-    assert "(iterations 8 to 9)" in out
 
 
 def test_breakdown_assigns_time_to_each_part(tmp_path, monkeypatch):
@@ -129,6 +110,13 @@ def test_stopped_run_shows_the_measured_iterations(tmp_path, iterations, measure
     profile = _profile(tmp_path / "profile")
     _train(profile, iterations, total=100)
     assert profiling._active is None
+    assert measured in shown(profile)
+
+
+@pytest.mark.parametrize(("total", "measured"), [(1, "iteration 1:"), (2, "iteration 2:"), (4, "iterations 3 to 4:")])
+def test_short_runs_are_measured_after_fewer_iterations(tmp_path, total, measured):
+    profile = _profile(tmp_path / "profile")
+    _train(profile, total, total)
     assert measured in shown(profile)
 
 

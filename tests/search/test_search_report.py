@@ -4,9 +4,11 @@ import json
 import re
 import struct
 
+import numpy as np
 import pytest
 from page_fakes import HtmlPage
 
+from envcoder_bench.report.figures import spread
 from envcoder_bench.report.page.shell import visible
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.search.archive import Archive, Attempt
@@ -215,3 +217,13 @@ def test_family_tree_lists_each_attempt_once_below_its_first_parent():
         "└─ c  failed at load",
         "unshaped  0.100",
     ]
+
+
+def test_spread_moves_labels_as_little_as_possible():
+    assert spread([0.1, 0.5, 0.9], 0.1, 1.0) == pytest.approx([0.1, 0.5, 0.9])
+    assert spread([0.5, 0.5, 0.5], 0.1, 1.0) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([0.0, 0.0, 0.9], 0.1, 1.0) == pytest.approx([0.0, 0.1, 0.9])
+    assert spread([0.95, 1.0, 1.0], 0.1, 1.0) == pytest.approx([0.8, 0.9, 1.0])
+    assert spread([], 0.1, 1.0) == []
+    wanted = np.sort(np.random.default_rng(0).random(12))
+    assert np.diff(spread(wanted.tolist(), 0.05, 1.0)).min() >= 0.05 - 1e-12

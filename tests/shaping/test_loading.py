@@ -14,9 +14,15 @@ import torch
 from shaping_fakes import load
 
 from envcoder_bench import torch_utils
+from envcoder_bench.shaping import shared
 from envcoder_bench.shaping.contract import CandidateError, assemble, sections_of
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
+
+
+@pytest.fixture(autouse=True)
+def scipy_is_watched_by_its_own_tests(monkeypatch):
+    monkeypatch.setattr(shared, "_scipy_used", [])  # else by all that follow in this process, for milliseconds each
 
 
 def fault(code, **kwargs):

@@ -33,7 +33,7 @@ SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the bas
 
 
 def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
-    """Return the colour of each row as CSS, as in the pictures; a candidate of several runs has the same in all."""
+    """Return the colour of each row as CSS; a candidate of several runs has the same in all."""
     names = dict.fromkeys(row.name for row in ranked if not row.baseline)
     of_names = {name: f"var(--c{k})" if k < SHOWN else further_colour(k) for k, name in enumerate(names)}
     return {row.candidate: f"var(--{row.name})" if row.baseline else of_names[row.name] for row in ranked}

@@ -1,4 +1,4 @@
-"""Writing of a run's results: results.csv, summary.json, pictures and policies."""
+"""Writing of a run's results: results.csv, summary.json, terms.csv and policies."""
 
 import logging
 import shutil
@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.curves_plot import plot_learning_curves
-from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
 from envcoder_bench.results.csv_log import sort_rows
 from envcoder_bench.results.hacks import hacked
-from envcoder_bench.results.logs import read_curves, read_points
+from envcoder_bench.results.logs import read_points
 from envcoder_bench.results.ranking import race_summary, summary, write_summary
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, write_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
@@ -26,7 +24,6 @@ from envcoder_bench.shaping.text import definitions
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 log = logging.getLogger(__name__)
-RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
 def not_trained(cfg: RunConfig, faults: Mapping[str, Fault]) -> list[Result]:
@@ -108,22 +105,17 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
-    # sort the logs as a run of one wave writes them, and draw pictures
+    # sort the logs as a run of one wave writes them
     if folder.curves.is_file():
         for log in filter(Path.is_file, folder.logs):
             sort_rows(log, _names(sources))
-        curves, task = read_curves(folder.curves), cfg.task_title
-        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
-        plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update((log.stem, log.name) for log in folder.logs)
-        paths.update(tensorboard=folder.tensorboard.name, learning_curves=LEARNING_CURVES, ranking=RANKING)
+        paths.update(tensorboard=folder.tensorboard.name)
         paths.update(write_studies(folder, cfg, sources, results))
     # the race
     race = {}
     if cfg.race.enabled and saved.decided:
         race["race"] = race_summary(results, saved.decided, cfg.learning_iterations)
-        plot_race(results, ranked, folder.path / RACE, task=cfg.task_title, **race["race"])
-        paths.update(race=RACE)
     # summary.json, with which the run is complete
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     env_steps = sum(result.env_steps for result in results)

@@ -14,7 +14,6 @@
                          with evaluation.record=true of all
     step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
     trajectories.npz     states of the baselines' and the untrained policy's episodes, by which rewards are judged
-    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
     stress.csv           by envcoder-bench stress: a row per policy and disturbance; stress.json has how it was measured
@@ -24,7 +23,7 @@
     fitness.py           with --fitness: a copy of the file
     variants.json        with --terms or --sweep: which candidates are variants, of which others, and in what
     candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
-    profile/             with --profile: breakdown.json, trace.json
+    profile/             with --profile: breakdown.json
     states/              the state of training at the end of each wave, from which --extend trains on
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
@@ -43,7 +42,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, near_matches, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UnknownKey, UserError, near_matches, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
@@ -230,8 +229,13 @@ class RunFolder:
         except ValueError as error:
             other = other_kind(self.path, RUN)
             raise self._damaged(str(error)) if other is None else UserError(other) from error
-        with user_input(self.config):  # a key that may be changed has an invalid value
+        try:
             cfg = RunConfig.checked({key: value for key, value in content.items() if key != "candidates"})
+        except UserError as error:  # a key that may be changed has an invalid value, or this version lacks a key
+            version = self.software.get("envcoder_bench") or "another version"
+            advice = f"{self.run.name} has it, too: resume with envcoder-bench {version}, or begin a new run"
+            advice = advice if isinstance(error, UnknownKey) else ""
+            raise UserError(f"{self.config}: {error}", advice=advice, file=self.config) from error
         if self.complete:
             for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)

@@ -179,6 +179,7 @@ class Draws:
         return wrapped
 
 
+@functools.lru_cache(maxsize=16)
 def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
     """Find methods whose source draws random numbers.
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,19 +46,19 @@ def isaac_imports(*folders: Path) -> Iterator[io.StringIO]:
             yield printed
         finally:
             sys.path[:] = before
-            _kept.update({name: module for name, module in sys.modules.items() if _covered(name)})
+            _kept.update(_covered())
 
 
 @contextlib.contextmanager
 def _own_modules() -> Iterator[None]:
-    outside = {name: module for name, module in sys.modules.items() if _covered(name)}
+    outside = _covered()
     for name in outside:
         del sys.modules[name]
     sys.modules.update(_kept)
     try:
         yield
     finally:
-        for name in [name for name in sys.modules if _covered(name)]:
+        for name in _covered():
             del sys.modules[name]
         sys.modules.update(outside)
 
@@ -66,7 +66,7 @@ def _own_modules() -> Iterator[None]:
 @contextlib.contextmanager
 def _own_isaacgym() -> Iterator[None]:
     """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
-    present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
+    present = _covered({"isaacgym"})
     messages = logging.getLogger("mujoco_batches.isaacgym")
     level = messages.level
     # installing it says which package is used: once is enough
@@ -96,8 +96,11 @@ def _quiet() -> Iterator[io.StringIO]:
             log.debug("%s", printed.getvalue())
 
 
-def _covered(name: str) -> bool:
-    return name.split(".")[0] in _packages
+def _covered(packages: Set[str] = _packages) -> dict[str, ModuleType]:
+    """Return the imported modules of some packages."""
+    first = tuple(packages)  # in C: there are thousands of modules
+    names = [name for name in sys.modules if name.startswith(first)]
+    return {name: sys.modules[name] for name in names if name.partition(".")[0] in packages}
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -94,9 +95,14 @@ def _classes(task: Any) -> Iterator[tuple[Any, Path, ast.Module, ast.ClassDef | 
         if methods:
             method = inspect.unwrap(methods[0])  # decorators are in other files
             file = Path(method.__code__.co_filename)
-            tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
+            tree = _tree_of(file.read_bytes()) if file.is_file() else ast.Module([], [])
             classes = (x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__)
             yield method, file, tree, next(classes, None)
+
+
+@functools.lru_cache(maxsize=32)
+def _tree_of(text: bytes) -> ast.Module:
+    return ast.parse(text)
 
 
 def clips_reward(task: Any) -> bool:
@@ -104,8 +110,12 @@ def clips_reward(task: Any) -> bool:
     config = getattr(getattr(getattr(task, "cfg", None), "rewards", None), "only_positive_rewards", None)
     if config is not None:
         return bool(config)
-    nodes = (x for *_, body in _classes(task) if body is not None for x in ast.walk(body))
-    return any(_clips(x) and any(map(_is_reward, ast.walk(x))) for x in nodes)
+    return any(_clips_in(body) for *_, body in _classes(task) if body is not None)
+
+
+@functools.lru_cache(maxsize=64)
+def _clips_in(body: ast.ClassDef) -> bool:
+    return any(_clips(x) and any(map(_is_reward, ast.walk(x))) for x in ast.walk(body))
 
 
 def _clips(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -40,7 +40,7 @@ class SACSettings(NetworkSettings):
     env_steps_per_update: Count = 512
     actor_period: Count = 2  # updates of the critics for each one of the actor and of the temperature
     critic_tau: Share = 0.01  # share of the critics in an update of the target critics
-    learning_rate: Positive = 3e-4
+    learning_rate: Positive = 1e-3
     alpha_learning_rate: Positive = 3e-4
     init_alpha: Positive = 0.01  # first temperature
     target_sigma: Positive = 0.15  # standard deviation of actions whose entropy is the temperature's target
