@@ -272,9 +272,9 @@ _BRANCHES = 16
 _streams: list[torch.cuda.Stream] = []
 
 
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of calls that do not depend on each other; in a graph their kernels overlap."""
-    if not in_capture():
+def side_by_side(calls: Sequence[Callable[[], T]], branches: bool = True) -> list[T]:
+    """Return the results of calls that do not depend on each other; in a graph with ``branches`` kernels overlap."""
+    if not (branches and in_capture()):
         return [call() for call in calls]
     main = torch.cuda.current_stream()
     if not _streams or _streams[0].device != main.device:
