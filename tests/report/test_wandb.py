@@ -65,6 +65,7 @@ def sent(folder):
         every = complete(path)
         head = next(record.run for record in every if record.HasField("run"))
         own = found.setdefault(head.display_name, {"run": head, "history": [], "summary": {}, "artifacts": {}})
+        assert own["run"].run_id == head.run_id, "a resumed run goes on in its own, in a file more"
         own["config"] = items(head.config.update)
         for record in every:
             if record.HasField("history"):

@@ -397,8 +397,9 @@ def test_only_requested_functions_are_proposed():
         assert "ACTION_DIM" not in proposal.source
 
 
-def described(archive, seed=0, round=4, count=12):
-    return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
+def described(archive, seed=0, round=4, count=12, state=None):
+    proposals = EvolveProposer(seed=seed, state=state).propose(archive, round, count)
+    return [(p.name, p.source, p.parents, p.origin) for p in proposals]
 
 
 @pytest.mark.slow
