@@ -3,6 +3,7 @@
     python benchmarks/study.py components --tasks Anymal   the human shaping without each component
     python benchmarks/study.py ranks --tasks Anymal        cheap rankings of generated candidates, and a reference
     python benchmarks/study.py quarters --tasks Anymal     whether ranks that hold stay in a longer training
+    python benchmarks/study.py bank                        whether the tasks of score-model can score
 
 Records are JSON lines in --out (benchmarks/study.jsonl), one for each evaluation of a complete training; what is
 recorded is not measured again. Runs are in --work: a training that was stopped by Ctrl-C, SIGTERM or --limit resumes,
@@ -21,7 +22,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 sys.path.append(str(FOLDER.parent / "scripts"))
 
-PARTS = ("components", "ranks", "quarters")  # subcommands: modules of studies/ with a function of the same name
+PARTS = ("components", "ranks", "quarters", "bank")  # subcommands: modules of studies/ with a function of the same name
 STOPPED = 130
 
 
@@ -91,6 +92,11 @@ def build_parser() -> argparse.ArgumentParser:
         "generated candidates, or weights of human's terms",
         choices=["generated", "weights"],
     )
+    option("bank", "--candidates", 100, "candidates")
+    option("bank", "--seeds", 2, "seeds of the bank")
+    option("bank", "--best", 4, "candidates of each scored task that train again")
+    option("bank", "--fresh_seeds", 5, "seeds with which they do")
+    option("bank", "--references", None, "folder in which to write the best that are above human", type=Path)
     for name in PARTS:
         option(name, "--episodes", 64, "episodes of a final evaluation")
     return parser

@@ -151,6 +151,32 @@ def quarters(records: list[Record]) -> list[str]:
     return [*origins(runs), " ".join(counts), "", *markdown(head, rows)]
 
 
+def bank(records: list[Record]) -> list[str]:
+    newest = {(r["task"], r["role"]): r for r in records if r["kind"] == "bank" and r["complete"]}
+    rows, used = [], []
+    for task in dict.fromkeys(task for task, _ in newest):
+        if (task, "bank") not in newest or (task, "fresh") not in newest:
+            continue
+        first, fresh = newest[task, "bank"], newest[task, "fresh"]
+        found = analysis.calibration(first, fresh)
+        used += [[first], [fresh]]
+        rows.append(
+            [
+                f"{task}, {first['candidates']} x {first['envs']} x {first['iterations']}",
+                f"{found.agreement:.2f}",
+                *(f"{found.fitness[name]:.2f}" for name in (UNSHAPED, HUMAN)),
+                f"{found.fitness[found.best]:.2f} ({found.best})",
+                f"{found.above_human:.1f}", f"{found.above_unshaped:.1f}",
+                f"{(fresh['candidates'] + 2) * fresh['seeds']} policies in {fresh['wall_time']:.0f} s",
+            ]
+        )  # fmt: skip
+    if not rows:
+        return []
+    head = ["task, candidates x environments x iterations", "two seeds agree", "unshaped", "human", "best of the bank",
+            "above human, deviations", "above unshaped, deviations", "run with fresh seeds"]  # fmt: skip
+    return [*origins(used), *markdown(head, rows)]
+
+
 def _setting(own: Agreement) -> str:
     return f"{own.seeds} seed{'s' * (own.seeds > 1)} x {own.envs:,} environments x {own.iteration:,} iterations"
 
@@ -185,4 +211,9 @@ def origins(runs: Sequence[list[Record]]) -> list[str]:
     return lines
 
 
-STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks, "quarters": quarters}
+STUDIES: dict[str, Callable[[list[Record]], Any]] = {
+    "components": components,
+    "ranks": ranks,
+    "quarters": quarters,
+    "bank": bank,
+}

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import mean
+from statistics import mean, stdev
 
 from bench.records import Record
 
 from envcoder_bench.results.last_quarter import HALF, QUARTER
 from envcoder_bench.results.statistics import spearman
-from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
 Scores = list[float]
 TOPS = (1, 5, 10)
@@ -131,6 +131,41 @@ def cheapest(found: Sequence[Agreement]) -> Agreement | None:
     """Return the setting with the fewest env-steps that agrees enough; None if no setting does."""
     enough = [setting for setting in found if setting.spearman >= ENOUGH]
     return min(enough, key=lambda setting: setting.env_steps, default=None)
+
+
+# the bank of score-model
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether a task of score-model can score, by its frozen bank and the best of it with fresh seeds.
+
+    Attributes:
+        agreement: Spearman's correlation between two seeds over the bank.
+        best: the candidate with the highest mean over the fresh seeds.
+        fitness: means over the fresh seeds of ``human``, ``unshaped`` and the best.
+        above_human, above_unshaped: how far the best is above them, in the larger of both deviations of seeds.
+    """
+
+    agreement: float
+    best: str
+    fitness: dict[str, float]
+    above_human: float
+    above_unshaped: float
+
+
+def calibration(bank: Record, fresh: Record) -> Calibration:
+    """Return what a task's bank and the fresh seeds of its best say."""
+    values = {name: known(fitness) for name, fitness in fresh["fitness"].items()}
+    tried = [name for name in values if name not in BASELINES and len(values[name]) == fresh["seeds"]]
+    best = max(tried, key=lambda name: mean(values[name]))
+
+    def above(baseline: str) -> float:
+        spread = max(stdev(values[best]), stdev(values[baseline]))
+        return (mean(values[best]) - mean(values[baseline])) / spread if spread else math.nan
+
+    means_of = {name: mean(values[name]) for name in (HUMAN, UNSHAPED, best)}
+    return Calibration(reliability(bank), best, means_of, above(HUMAN), above(UNSHAPED))
 
 
 # lengths

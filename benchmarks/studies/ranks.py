@@ -1,5 +1,8 @@
 """Whether a cheap ranking of generated candidates is that of a reference with more environments and other seeds."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from bench.candidates import make_candidates
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -24,12 +27,19 @@ def generated(task: str, count: int) -> dict[str, str]:
     """
     if task == "Anymal":
         return {source.name: source.source for source in make_candidates(count)}
-    proposer = EvolveProposer(VARIED, selection=False)
+    return mutated(task, count, EvolveProposer(VARIED, selection=False))
+
+
+def mutated(
+    task: str, count: int, proposer: EvolveProposer, first: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return candidates by name: ``first``, then mutations of them and of both baselines, in generations."""
     archive = Archive(
-        [], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(find_spec(task))}
+        [Attempt(name, 0, text, fitness=0.0) for name, text in first.items()],
+        {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(find_spec(task))},
     )
     for generation in range(1, GENERATIONS + 1):
-        size = -(-count // GENERATIONS)
+        size = -(-(count - len(first)) // GENERATIONS)
         for p in proposer.propose(archive, generation, size):
             archive.attempts.append(Attempt(p.name, generation, p.source, p.parents, p.origin, fitness=0.0))
     return {attempt.name: attempt.source for attempt in archive.attempts[:count]}

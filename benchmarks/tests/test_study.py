@@ -10,7 +10,7 @@ import pytest
 import study as script
 from bench import records
 from pages import study_tables
-from studies import analysis, components, quarters, ranks, training
+from studies import analysis, bank, components, quarters, ranks, training
 from studies.components import COMPONENTS, variants
 
 from envcoder_bench import evaluate
@@ -219,7 +219,60 @@ def test_every_part_gives_a_table(where, tmp_path):
     long = ["--iterations", "12", "--points", "12", "--candidates", "4", "--seeds", "1"]
     assert script.main(["quarters", *where, *SMALL, *long]) == 0
     made = records.read(tmp_path / "study.jsonl")
+    pair = {"a": [1.0, 2.0], "human": [1.0, 1.0], "unshaped": [0.0, 0.0]}
+    made += [of_bank("bank", **pair), of_bank("fresh", **pair)]
     for part in study_tables.STUDIES.values():
         lines = part(made)
         assert any(line.startswith("|---|") for line in lines) and any("Cartpole" in line for line in lines)
         assert part([]) == []
+
+
+def of_bank(role, **fitness):
+    facts = {
+        "kind": "bank",
+        "task": "CartpoleSwingup",
+        "role": role,
+        "candidates": 3,
+        "envs": 8,
+        "iterations": 9,
+        "wall_time": 5.0,
+    }
+    return {**facts, "seeds": 2, "complete": True, "fitness": fitness}
+
+
+def test_calibration_is_of_the_bank_and_of_fresh_seeds():
+    first = of_bank("bank", a=[1.0, 1.0], b=[2.0, 3.0], c=[3.0, 2.0], human=[9.0, 9.0], unshaped=[0.0, 0.0])
+    fresh = of_bank("fresh", b=[2.0, 2.2], c=[9.0, None], human=[1.0, 1.4], unshaped=[0.0, 0.1])
+    found = analysis.calibration(first, fresh)
+    assert (found.agreement, found.best) == (pytest.approx(0.5), "b")  # c failed with a seed
+    assert found.above_human == pytest.approx((2.1 - 1.2) / (0.4 / math.sqrt(2)))
+    assert found.above_unshaped == pytest.approx((2.1 - 0.05) / (0.2 / math.sqrt(2)))
+    (row,) = [line for line in study_tables.bank([first, fresh]) if line.startswith("| CartpoleSwingup")]
+    assert "0.50" in row and "2.10 (b)" in row and "10 policies in 5 s" in row
+    assert study_tables.bank([first]) == []
+
+
+def test_the_frozen_bank_is_the_same_each_time():
+    for address in ("Ant", "Anymal"):
+        made = bank.candidates(address, 3)
+        assert made == {**bank.candidates(address, 2), "bank_002": made["bank_002"]} and len(set(made.values())) == 3
+    assert '"turn": ' in made["bank_002"] and "human_reward(state_dict)" in made["bank_002"]
+
+
+@pytest.mark.slow
+def test_goals_of_a_run_are_those_of_a_run_that_is_ranked_by_them(tmp_path):
+    goal = bank.SCORED["AnymalTurn"].goal
+    words = ["num_envs_per_candidate=4", "learning_iterations=1", "seeds=1", "device=cpu", f"fitness='{goal}'"]
+    words += [
+        "evaluation.points=1",
+        "evaluation.num_envs=2",
+        "evaluation.final_episodes=2",
+        "task.env.learn.episodeLength_s=1.0",
+    ]
+    words += [f"shaper_types=[{','.join(bank.TRACK)}]"]
+    result = training.evaluate("Anymal", bank.candidates("Anymal", 2), overrides=words, output_dir=tmp_path / "run")
+    measured = bank.goals_of(result, {"turn": goal}, 2, [0])["turn"]
+    assert {name: [pytest.approx(x, abs=2e-5) for x in values] for name, values in measured.items()} == {
+        row.candidate: [row.fitness] for row in result.rows if row.candidate in measured
+    }
+    assert {"human", "bank_000", "bank_001"} <= measured.keys()

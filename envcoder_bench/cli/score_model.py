@@ -43,7 +43,7 @@ def score_model_parser() -> Parser:
     )
     parser.add_argument("--budget", choices=("one-shot", "search"), help="1 or 5 rounds of 16 (default: one-shot)")
     parser.add_argument(
-        "--tasks", nargs="+", metavar="TASK", help="tasks, or sets: smoke, standard, unseen (default: standard)"
+        "--tasks", nargs="+", metavar="TASK", help="tasks, or sets: smoke, standard, mjlab, unseen (default: standard)"
     )
     parser.add_argument("--runs", type=count, metavar="N", help="searches of each task (default: 5)")
     parser.add_argument("--unseen_seed", type=count, metavar="N", help="seed of the unseen tasks (default: drawn now)")

@@ -33,6 +33,14 @@ class UserError(OneLine, Exception):
         return with_addresses(super().__str__())
 
 
+class UnknownKey(UserError):
+    """A config has a key that does not exist."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class MachineError(UserError):
     """The machine ended a run: a file cannot be read or written, or no worker starts.
 
@@ -83,9 +91,7 @@ def recorded_input(file: Path) -> Iterator[None]:
     """Say in which file another version recorded a key that this one does not have, and the remedy."""
     try:
         yield
-    except UserError as error:
-        if not str(error).startswith("unknown key '"):
-            raise
+    except UnknownKey as error:
         advice = f"another version recorded it: remove it from {file.name}"
         raise UserError(f"{file}: {error}", advice=advice, file=file) from error
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, g
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UnknownKey, UserError, near_matches
 
 
 class Settings(Mapping[str, Any]):
@@ -201,7 +201,7 @@ def _is_named(info: FieldInfo) -> bool:
 
 
 def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationError) -> str:
-    """Return a message for the first invalid value: its key, what it must be, and the value."""
+    """Return a message for the first invalid value: its key, what it must be, and the value. Raises UnknownKey."""
     first, model = error.errors()[0], whole
     path, value = "", values
     parts = map(str, first["loc"])
@@ -209,8 +209,9 @@ def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationErro
     for part in parts:
         info = model.model_fields.get(part)
         if info is None:
-            hint = near_matches(path + part, [*fields(whole)])
-            return f"unknown key '{path}{part}'{hint}; the keys are those of {whole.file}"
+            key = f"{path}{part}"
+            hint = near_matches(key, [*fields(whole)])
+            raise UnknownKey(key, f"unknown key '{key}'{hint}; the keys are those of {whole.file}") from None
         if part not in value:
             return f"{path}{part} is missing"
         path, value, group, words = f"{path}{part}", value[part], _group(info), words_for(info)

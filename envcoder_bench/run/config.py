@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.errors import UnknownKey, UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, plain, select
 from envcoder_bench.core.yaml_files import read_leaves, read_yaml
@@ -204,7 +204,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
                 keys.update(dict.fromkeys(f"task.{name}" for name in used))
                 hint = near_matches(key, keys) or f" (keys are such as {_EXAMPLES})"
-                raise UserError(f"unknown key '{key}'{hint}; the keys are those of {_files(spec)}")
+                raise UnknownKey(key, f"unknown key '{key}'{hint}; the keys are those of {_files(spec)}")
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)
         word = " ".join(word for word in overrides if "${" in word) or word

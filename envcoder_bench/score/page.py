@@ -11,6 +11,7 @@ from envcoder_bench.score.scoring import Estimate
 
 Table = tuple[list[str], list[list[str]], list[str]]
 
+TITLES = {"reward": "reward", "all": "all (controller allowed)"}  # of tracks
 HOW = (
     "0 is the task without shaping, 1 the best reference that is known, trained in the same run with the same seeds."
     " The score is the interquartile mean over all searches of all tasks, its interval a bootstrap over the searches of"
@@ -100,7 +101,7 @@ def score_page(score: Score) -> str:
     lead = _lead(score, 10_000)
     return render(
         "score/page.html",
-        f"{score.model}, track {score.track}, {score.budget}",
+        f"{score.model}, track {TITLES[score.track]}, {score.budget}",
         lead,
         facts_of(score),
         models=None,
@@ -140,7 +141,7 @@ def leaderboard_page(scores: Sequence[Score]) -> str:
         costs = [run.cost for run in runs if run.cost is not None]
         rows.append(
             [
-                *(score.model, score.track, score.budget, ", ".join(task.name for task in score.tasks)),
+                *(score.model, TITLES[score.track], score.budget, ", ".join(task.name for task in score.tasks)),
                 *(estimate_text(score.score), number(score.human)),
                 *(_percent(x) for x in (score.better, score.cannot_tell, score.worse)),
                 estimate_text(score.gain) if math.isfinite(score.gain.mean) else "",

@@ -10,7 +10,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import CANDIDATE, KINDS, SHAPER_TYPES
 
-VERSION = "0.1"
+VERSION = "0.2"
 # in every score, so that a model that was trained on published scores and their transcripts can be told
 CANARY = "envcoder-bench-score canary 6f1d0c5e-7c1b-4a58-9a0e-2f6f0f1b8f5d"
 HUMAN, UNSHAPED = REFERENCE_MODELS = ("human", "unshaped")  # as --llm: no model is asked
@@ -46,7 +46,7 @@ class ScoredTask:
         address: the task, as of ``--task``.
         description: the behaviour, as the model reads it.
         goal: file with ``compute_fitness``; None for the task's own fitness.
-        overrides: ``key=value`` for its runs.
+        overrides: ``key=value`` for its runs: the size of a training, as it was calibrated.
         tells: what the task separates.
     """
 
@@ -60,7 +60,12 @@ class ScoredTask:
     @property
     def references(self) -> list[Path]:
         """Candidates that are known to be good, which are trained beside the winners."""
-        return sorted(REFERENCES.glob(f"{self.name}*.py"))
+        beside = [] if self.goal is None else self.goal.parent.glob(f"{self.name}*.py")
+        return sorted({*REFERENCES.glob(f"{self.name}*.py"), *beside})
+
+
+def _size(envs: int, iterations: int) -> tuple[str, str]:
+    return f"num_envs_per_candidate={envs}", f"learning_iterations={iterations}"
 
 
 _SPEED = "as fast as possible, without falling"
@@ -72,9 +77,14 @@ TASKS = {
             "CartpoleSwingup",
             "swing the pole up and keep it upright, with the cart in its range",
             "a reward that pays for what leads to the goal, and not for the goal alone",
+            overrides=_size(128, 120),
         ),
         ScoredTask(
-            "Ant", "Ant", f"run to the target {_SPEED}", "terms that help a gait against those that hold it back"
+            "Ant",
+            "Ant",
+            f"run to the target {_SPEED}",
+            "terms that help a gait against those that hold it back",
+            overrides=_size(128, 200),
         ),
         ScoredTask(
             "AnymalSpeed",
@@ -82,6 +92,7 @@ TASKS = {
             f"run straight ahead {_SPEED}, whatever the commands say",
             "a goal that the human reward does not have",
             GOALS / "anymal_speed.py",
+            _size(256, 200),
         ),
         ScoredTask(
             "AnymalSideways",
@@ -89,6 +100,7 @@ TASKS = {
             f"walk to the left {_SPEED}, whatever the commands say",
             "a goal for which the human reward is of little use",
             GOALS / "anymal_sideways.py",
+            _size(256, 200),
         ),
         ScoredTask(
             "AnymalTurn",
@@ -96,12 +108,26 @@ TASKS = {
             f"turn left on the spot {_SPEED}, whatever the commands say",
             "a goal for which the human reward is of little use",
             GOALS / "anymal_turn.py",
+            _size(256, 200),
         ),
-        ScoredTask("Humanoid", "Humanoid", f"run to the target {_SPEED}", "many joints, and a robot that falls"),
+        *(
+            ScoredTask(
+                robot,
+                f"mjlab:Mjlab-Velocity-Flat-Unitree-{robot}",
+                "walk with the commanded velocities, upright and without falling",
+                "terms that help a gait against those that hold it back, on a robot that people have",
+                overrides=_size(1024, 300),
+            )
+            for robot in ("Go1", "G1")
+        ),
     )
 }
-SMOKE, STANDARD, UNSEEN = "smoke", "standard", "unseen"  # sets of tasks
-SETS = {SMOKE: ("CartpoleSwingup",), STANDARD: tuple(TASKS)}
+SMOKE, STANDARD, MJLAB, UNSEEN = "smoke", "standard", "mjlab", "unseen"  # sets of tasks
+SETS = {
+    SMOKE: ("CartpoleSwingup",),
+    STANDARD: ("CartpoleSwingup", "Ant", "AnymalSpeed", "AnymalSideways", "AnymalTurn"),
+    MJLAB: ("Go1", "G1"),
+}
 
 
 def named_tasks(names: Sequence[str]) -> list[ScoredTask]:

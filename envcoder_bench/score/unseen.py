@@ -17,6 +17,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.yaml_files import read_yaml, to_yaml
 from envcoder_bench.score.protocol import TASKS, ScoredTask
+from envcoder_bench.shaping.kinds import FITNESS, REWARD
 
 LENGTHS = 0.85, 1.2  # factors of the lengths of links
 MASSES = 0.75, 1.4  # factors of masses
@@ -44,16 +45,21 @@ def draw_tasks(folder: Path, seed: int) -> list[ScoredTask]:
     for base, change in (("Ant", _ant), ("Anymal", _anymal), ("CartpoleSwingup", _slope)):
         name = f"Unseen{base}{seed}"
         _write(folder / name, base, name, change, drawn)
-        known = TASKS.get(base)
-        description = known.description if known is not None else "follow the commands as well as possible"
-        tasks.append(ScoredTask(name, str(folder / name), description, f"a robot that is {base}'s in kind alone"))
+        known = next(task for task in TASKS.values() if task.address == base)
+        description = known.description if known.goal is None else "follow the commands as well as possible"
+        tells = f"a robot that is {base}'s in kind alone"
+        tasks.append(ScoredTask(name, str(folder / name), description, tells, overrides=known.overrides))
     angle = drawn.choice((-1, 1)) * drawn.uniform(*TURNS)
     goal = folder / f"direction{seed}.py"
     unit = {"x": math.cos(math.radians(angle)), "y": math.sin(math.radians(angle))}
-    write_atomic(goal, _GOAL.format(degrees=angle, **unit))
+    text = _GOAL.format(degrees=angle, **unit)
+    write_atomic(goal, text)
+    # neither baseline runs in this direction: the reference pays the fitness itself
+    write_atomic(folder / f"UnseenDirection{seed}_fitness.py", text.replace(FITNESS, REWARD))
     where = f"{abs(angle):.0f} degrees to the {'left' if angle > 0 else 'right'} of the world's x axis"
     description = f"run in the direction {where} as fast as possible, without falling; the target does not matter"
-    tasks.append(ScoredTask(f"UnseenDirection{seed}", "Ant", description, "a goal against the task's own", goal))
+    tells = "a goal against the task's own"
+    tasks.append(ScoredTask(f"UnseenDirection{seed}", "Ant", description, tells, goal, TASKS["Ant"].overrides))
     return tasks
 
 

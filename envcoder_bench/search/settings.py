@@ -1,12 +1,11 @@
 """The settings of a search: cfg/auto_shape.yaml with overrides."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.errors import UnknownKey, UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Count, Expected, Keys, Number, as_tuple, fields, key
 from envcoder_bench.core.yaml_files import overridden, read_yaml
@@ -87,10 +86,9 @@ def compose_settings(words: Sequence[str]) -> tuple[SearchSettings, list[str]]:
 
 def explain_unknown(error: UserError) -> UserError:
     """Add the search's keys to a run's message about an unknown key, because a search takes the keys of both."""
-    match = re.match(r"unknown key '([^']+)'", str(error))
-    if not match:
+    if not isinstance(error, UnknownKey):
         return error
-    key, names = match[1], fields(SearchSettings)
+    key, names = error.key, fields(SearchSettings)
     same = [name for name in names if name.endswith(f".{key}")]
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, names)
     return UserError(f"{error}; those of the search are in {SearchSettings.file}{hint}")

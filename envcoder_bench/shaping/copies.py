@@ -1,15 +1,15 @@
 """Candidates that teach nothing new: copies of others, copies up to small changes of numbers, and constant rewards.
 Functions without effect are named.
 
-All of it is read from the text, in which layout, comments, docstrings, names of local variables and the order of terms
-and factors do not count. A function that a candidate lacks is that of the baseline, as in training: a file with the
-baseline's reward is a copy of the baseline.
+All of it is read from the text, in which layout, comments, docstrings and names of local variables do not count. In a
+reward, the order of terms and factors does not count either. A function that a candidate lacks is that of the baseline,
+as in training: a file with the baseline's reward is a copy of the baseline.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,21 +27,14 @@ from envcoder_bench.shaping.kinds import (
 from envcoder_bench.shaping.source import Source, UnsupportedCode, shaping_source
 
 NEAR = 0.2  # largest relative change of a number of a near copy
-PASSES = 9  # over the names of a file, of which all in usual order need two; without an end nothing is known
 OTHER = "change what it computes, not only its numbers"
 _SIZES = {"shape", "device", "dtype", "ndim"}  # attributes that say nothing of a tensor's values
 _SIZE_CALLS = {"ones_like", "zeros_like", "full_like", "empty_like", "size", "new_zeros", "new_ones", "new_full", "len"}
 
-# literals that a number repeats, what returns numbers or tensors and their methods that do not, and fields not read
-_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)
-_LIBRARIES = ("torch", "math", "F", "state_dict")
-_NUMBER_CALLS = ("abs", "bool", "float", "int", "len", "round")
-_LIST_CALLS = ("split", "tensor_split", "chunk", "unbind", "meshgrid", "broadcast_tensors", "tolist", "size", "Size",
-               "annotate")  # fmt: skip
-_NOT_READ = ("annotation", "returns", "type_comment", "ctx", "kind")
+_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)  # their sums have an order
+_NOT_READ = ("annotation", "returns", "type_comment", "ctx", "kind")  # fields
 
-# code without numbers, and these in two orders: those of terms that differ in nothing else by size, and as written
-Plain = tuple[str, tuple[tuple[float, float], ...]]
+Plain = tuple[str, tuple[float, ...]]  # code without numbers, and these
 Term = tuple[float, tuple[Plain, ...]]  # of a sum: a coefficient and factors
 Signature = dict[str, Plain]  # of each function
 
@@ -95,11 +88,7 @@ def _apart(first: Signature, second: Signature) -> float | None:
     """Return the largest relative difference of two candidates' numbers; None if their code differs."""
     if {name: code for name, (code, _) in first.items()} != {name: code for name, (code, _) in second.items()}:
         return None
-    pairs = [[*zip(numbers, second[name][1])] for name, (_, numbers) in first.items()]
-    return max((min(_farthest((a[k], b[k]) for a, b in of_one) for k in (0, 1)) for of_one in pairs), default=0.0)
-
-
-def _farthest(pairs: Iterable[tuple[float, float]]) -> float:
+    pairs = (pair for name, (_, numbers) in first.items() for pair in zip(numbers, second[name][1]))
     return max((abs(a - b) / max(abs(a), abs(b)) for a, b in pairs if a != b), default=0.0)
 
 
@@ -120,8 +109,7 @@ def _code(source: Source, names: Sequence[str], is_reward: bool) -> Plain:
         if not isinstance(statement, (ast.Import, ast.ImportFrom))
     }
     named = not is_reward or any(_reads_entry(x) for statement in statements.values() for x in ast.walk(statement))
-    numbers = _numbers(statements.values())
-    return _join("", [_join(name, [_Reader(named, numbers).plain(x)]) for name, x in statements.items()])
+    return _join("", [_join(name, [_Reader(named, is_reward).plain(x)]) for name, x in statements.items()])
 
 
 def _reads_entry(node: ast.AST) -> bool:
@@ -139,101 +127,19 @@ def _join(mark: str, parts: Sequence[Plain]) -> Plain:
     return f"{mark}({' '.join(code for code, _ in parts)})", tuple(x for _, numbers in parts for x in numbers)
 
 
-def _ordered(parts: Sequence[Plain]) -> list[Plain]:
-    """Sort parts whose order does not count by their code, and those of equal code in the two orders of ``Plain``."""
-    written = sorted(parts, key=lambda part: part[0])
-    by_size = sorted(parts, key=lambda part: (part[0], [x for x, _ in part[1]]))
-    return [(code, tuple((x, y) for (x, _), (_, y) in zip(a, b))) for (code, a), (_, b) in zip(by_size, written)]
-
-
-def _numbers(statements: Iterable[ast.AST]) -> Container[str]:
-    """Return names that are numbers, tensors or dicts of them wherever they are set, and functions that return them.
-
-    Parameters of a candidate's functions are; those of helpers are not known.
-    """
-    values: dict[str, list[ast.expr | None]] = {}
-    read: set[ast.AST] = set()
-
-    def bind(target: ast.expr, value: ast.expr | None) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            for each, part in zip(target.elts, value.elts):
-                bind(each, part)
-        elif isinstance(target, ast.Name):
-            values.setdefault(target.id, []).append(value)
-            read.add(target)
-        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-            values.setdefault(target.value.id, []).append(value)
-
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        if isinstance(node, ast.FunctionDef):
-            is_shaper = ALIASES.get(node.name, node.name) in KINDS
-            for name in _parameters(node):
-                values.setdefault(name, []).append(ast.Constant(0.0) if is_shaper else None)
-            returns = [x.value for x in ast.walk(node) if isinstance(x, ast.Return)]
-            values.setdefault(node.name, []).extend(returns)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                bind(target, node.value)
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-            bind(node.target, node.value)
-        elif isinstance(node, ast.AugAssign):
-            read.add(node.target)  # a number stays one
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in read:
-            values.setdefault(node.id, []).append(None)
-    names = dict.fromkeys(values)
-    for _ in range(PASSES):
-        count = len(names)
-        for name in [*names]:
-            if not all(value is not None and _is_number(value, names) for value in values[name]):
-                del names[name]
-        if len(names) == count:
-            return names
-    return ()
-
-
-def _is_number(node: ast.expr, names: Container[str]) -> bool:
-    """Return whether a value and its entries are certainly no lists, whose sums have an order."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, (int, float))
-    if isinstance(node, ast.Name):
-        return node.id in names and node.id not in _LIBRARIES
-    if isinstance(node, ast.BinOp):
-        sides = node.right, node.left
-        if isinstance(node.op, ast.Mult):  # a list can be repeated
-            by_float = any(isinstance(x, ast.Constant) and type(x.value) is float for x in sides)
-            return by_float or all(_is_number(x, names) for x in sides)
-        return not isinstance(node.op, (ast.Add, ast.Mod)) or any(_is_number(x, names) for x in sides)
-    if isinstance(node, ast.Dict):
-        return all(_is_number(value, names) for value in node.values)
-    if isinstance(node, ast.IfExp):
-        return _is_number(node.body, names) and _is_number(node.orelse, names)
-    if isinstance(node, ast.Subscript):
-        return getattr(node.value, "id", "") == "state_dict" or _is_number(node.value, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id in _NUMBER_CALLS or node.func.id in names
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        of: ast.expr = node.func.value
-        while isinstance(of, ast.Attribute):
-            of = of.value
-        by_library = isinstance(of, ast.Name) and of.id in _LIBRARIES
-        return node.func.attr not in _LIST_CALLS and (by_library or _is_number(node.func.value, names))
-    return isinstance(node, (ast.UnaryOp, ast.Compare))
-
-
 class _Reader:
     """Reads code without its numbers, and the numbers in order; docstrings and local names do not count.
 
-    Every expression is a sum of products, each with a coefficient, 1 where none is written. Their order does not
-    count, and the coefficient of a sum is that of its terms: ``1.1 * (a + b)`` is near ``b + a``. The order counts in
-    a sum of what may be lists.
+    Every expression of a reward is a sum of products, each with a coefficient, 1 where none is written. Their order
+    does not count, and the coefficient of a sum is that of its terms: ``1.1 * (a + b)`` is near ``b + a``. Other
+    functions are read as they are written, because they may add lists.
 
     Args:
         named: whether names of entries in dicts count; those of the components of a reward do not.
-        numbers: names that are no lists, see ``_numbers``.
     """
 
-    def __init__(self, named: bool, numbers: Container[str]) -> None:
-        self._named, self._numbers = named, numbers
+    def __init__(self, named: bool, is_reward: bool) -> None:
+        self._named, self._is_reward = named, is_reward
         self._locals: dict[str, str] = {}
         self._in_index = False
 
@@ -246,30 +152,26 @@ class _Reader:
         return self._sum(self._terms(node))
 
     def _sum(self, terms: Sequence[Term]) -> Plain:
-        products = [_join("", _ordered(factors)) for _, factors in terms]
-        return _join("+", _ordered([(code, ((x, x), *numbers)) for (x, _), (code, numbers) in zip(terms, products)]))
+        products = [_join("", sorted(factors)) for _, factors in terms]
+        # terms of equal code are in the order of their inner numbers, which say more of them than coefficients do
+        return _join("+", sorted((code, (*numbers, x)) for (x, _), (code, numbers) in zip(terms, products)))
 
-    def _terms(self, node: ast.expr, is_number: bool = False) -> list[Term]:
-        """Return the terms of a sum: their coefficients and factors.
-
-        Args:
-            is_number: whether it can be no list where it stands.
-        """
+    def _terms(self, node: ast.expr) -> list[Term]:
+        """Return the terms of a sum: their coefficients and factors."""
         if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not self._in_index:
             return [(float(node.value), ())]  # type: ignore[arg-type]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return [(-x, factors) for x, factors in self._terms(node.operand, True)]
-        if not isinstance(node, ast.BinOp) or isinstance(node.left, _SEQUENCES) or isinstance(node.right, _SEQUENCES):
+            return [(-x, factors) for x, factors in self._terms(node.operand)]
+        if not (isinstance(node, ast.BinOp) and self._is_reward) or isinstance(node.left, _SEQUENCES):
             return [(1.0, (self._fields(node),))]
-        is_number = is_number or _is_number(node, self._numbers)
-        if isinstance(node.op, ast.Sub) or (isinstance(node.op, ast.Add) and is_number):
+        if isinstance(node.op, (ast.Add, ast.Sub)):
             sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
-            right = self._terms(node.right, True)
-            return [*self._terms(node.left, True), *((sign * x, factors) for x, factors in right)]
+            right = self._terms(node.right)
+            return [*self._terms(node.left), *((sign * x, factors) for x, factors in right)]
         if isinstance(node.op, ast.Mult):
-            return self._product(self._terms(node.left, is_number), self._terms(node.right, is_number))
+            return self._product(self._terms(node.left), self._terms(node.right))
         if isinstance(node.op, ast.Div):
-            left, over = self._terms(node.left, True), self._terms(node.right, True)
+            left, over = self._terms(node.left), self._terms(node.right)
             if len(over) > 1 or over[0][0] == 0.0:
                 return self._product(left, [(1.0, (_join("1/", [self._sum(over)]),))])
             x, factors = over[0]

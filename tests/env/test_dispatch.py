@@ -153,17 +153,19 @@ FUNCTIONS = [
 CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do)"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("fault", "line", "message"),
-    [
-        ("raise ValueError('boom')", 7, "raised ValueError: boom (environment step 3)"),
-        ("exit(2)", 7, "raised SystemExit: 2 (environment step 3)"),
-        ("result = None", 8, None),
-        ("state_dict['dof_vel'][0, 0] = 1.0", 2, f"{CHANGED} (environment step 3)"),
-        ("state_dict['mine'] = 1", 7, None),
-    ],
-)
+FAULTS = [
+    ("raise ValueError('boom')", 7, "raised ValueError: boom (environment step 3)"),
+    ("exit(2)", 7, "raised SystemExit: 2 (environment step 3)"),
+    ("result = None", 8, None),
+    ("state_dict['dof_vel'][0, 0] = 1.0", 2, f"{CHANGED} (environment step 3)"),
+    ("state_dict['mine'] = 1", 7, None),
+]
+# every fault of a reward, and in each other function another one
+EACH_FAULT = [("compute_reward", *fault) for fault in FAULTS]
+EACH_FAULT += [(name, *FAULTS[k % len(FAULTS)]) for k, name in enumerate(FUNCTIONS[1:])]
+
+
+@pytest.mark.parametrize("name, fault, line, message", EACH_FAULT)
 def test_fault_fails_only_its_own_group(name, fault, line, message):
     codes = [NARROW, later(name, fault), PLAIN]
     line += "ACTION_DIM" in codes[1]
@@ -191,8 +193,13 @@ def test_failed_group_is_no_longer_called_and_keeps_its_first_fault():
     assert groups.task.state["dof_pos"].isfinite().all()
 
 
-@pytest.mark.parametrize("value, deferred", [("nan", False), ("inf", True), ("-inf", True)])
-@pytest.mark.parametrize("name", FUNCTIONS)
+NON_FINITE = [("nan", False), ("inf", True), ("-inf", True), ("nan", True)]
+
+
+@pytest.mark.parametrize(
+    "name, value, deferred",
+    [(name, *NON_FINITE[k % 4]) for k, name in enumerate(FUNCTIONS)] + [("compute_reward", *x) for x in NON_FINITE[1:]],
+)
 def test_non_finite_results_fail_the_group_and_are_masked(name, value, deferred):
     spoil = "result = (result if not isinstance(result, dict) else next(iter(result.values()))) * 1.0; "
     spoil += f"result.view(-1)[1] = float('{value}'); "

@@ -28,7 +28,7 @@ def is_compiled(groups, group, name):
     return any(call.group == group for call, _ in stage.traced)
 
 
-@pytest.mark.parametrize("n, deferred", [(1, True), (4, False), (33, True)])
+@pytest.mark.parametrize("n, deferred", [(1, True), (33, False)])
 def test_compiled_results_match_eager(n, deferred):
     seeds = [0, 1, 2, 3, 1]
     compiled = Groups(CODES, n=n, seeds=seeds, compiled=True, deferred_faults=deferred)
@@ -48,8 +48,8 @@ def test_compiled_results_match_eager(n, deferred):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", (1, 64))
-def test_compiled_group_is_bitwise_independent_of_other_groups(n):
+def test_compiled_group_is_bitwise_independent_of_other_groups():
+    n = 33
     alone = Groups([NARROW], n=n, seeds=[3], compiled=True)
     expected, sums = alone.run(6), alone.dispatch.components.means()[0]
     crowds = [

@@ -1,13 +1,15 @@
 """A small task without physics engine, candidates from strings, and groups of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.trace import Untraced, trace
+from envcoder_bench.compile.trace import Memo, Untraced, trace
+from envcoder_bench.compile.values import RULES
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.shaping.checking import check
@@ -130,6 +132,19 @@ def shaping(code: str, name: str = "mine", task: Task | None = None, n: int = 4)
     return check(assemble(load(code, name), load(BASELINE, "human")), probe, task.constants, task)
 
 
+_shapings: dict[tuple[object, ...], Shaping] = {}
+_memos: dict[tuple[object, ...], Memo] = {}
+
+
+def _shared_shaping(code: str, name: str, task: Task, n: int) -> Shaping:
+    """Return a checked shaping, the same for all groups of a process if its functions keep nothing between calls."""
+    key = (code, name, n, task.device)
+    made = _shapings.get(key) or shaping(code, name, task, n)
+    if all(function.stateful_line is None for function in made.functions.values()):
+        _shapings[key] = made
+    return made
+
+
 class Groups:
     """Groups of candidates on a fake task, stepped as the environment does; ``compiled`` ones are traced first."""
 
@@ -146,12 +161,16 @@ class Groups:
         self.layout = GroupLayout(len(codes), n)
         self.task = FakeTask(self.layout.num_envs, device, n=n)
         names = names or [f"c{i}" for i in range(len(codes))]
-        self.shapings = [shaping(code, name, self.task, n) for code, name in zip(codes, names)]
+        self.shapings = [_shared_shaping(code, name, self.task, n) for code, name in zip(codes, names)]
         self.refused: list[Untraced] = []
         chosen = [compiled] * len(codes) if isinstance(compiled, bool) else compiled
         probe = {key: x[:n] for key, x in self.task.state.items()}
+        memo = _memos.setdefault((n, self.task.device, *RULES.values()), Memo())  # another one if a test patches a rule
         for g in (g for g, own in enumerate(chosen) if own):
-            self.shapings[g], refused = trace(self.shapings[g], probe, self.task.constants, self.task)
+            traced, refused = trace(self.shapings[g], probe, self.task.constants, self.task, memo)
+            # no kernel has been compared with these copies
+            programs = {stage: replace(program, verified=set()) for stage, program in traced.programs.items()}
+            self.shapings[g] = replace(traced, programs=programs)
             self.refused += refused
         width = max(s.action_dim for s in self.shapings)
         self.actions = torch.zeros(self.layout.num_envs, width, device=device)

@@ -5,9 +5,13 @@ import subprocess
 
 import pytest
 
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.yaml_files import to_yaml
+from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import provenance
 from envcoder_bench.run.folder.checkpoint import FORMAT
 from envcoder_bench.run.folder.provenance import Provenance, read_provenance
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.sources.registry import find_spec
 
 
@@ -49,3 +53,20 @@ def test_damaged_record_is_refused(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match=r"run\.json is damaged"):
         read_provenance(tmp_path / "run.json")
+
+
+def test_a_key_that_another_version_recorded_has_a_remedy_also_after_its_line_is_removed(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.source("a").parent.mkdir(parents=True)
+    folder.source("a").write_text("")
+    config = compose_config("Cartpole", ["device=cpu"]).plain()
+    config = {**config, "retries": 4, "candidates": [{"name": "a", "file": "a.py"}]}
+    text = to_yaml(config)
+    Provenance(None, [{"envcoder_bench": "0.9.0"}], text).write(folder.run)
+    folder.summary.touch()  # the run is complete, so that its config.yaml is not written again
+    for present in (text, text.replace("retries: 4\n", "")):
+        folder.config.write_text(present)
+        with pytest.raises(UserError) as error:
+            RunFolder(tmp_path).read()
+        assert str(error.value).startswith(f"{folder.config}: unknown key 'retries'")
+        assert str(error.value).endswith("resume with envcoder-bench 0.9.0, or begin a new run")

@@ -50,3 +50,14 @@ def test_episodes_begin_with_all_bodies_above_the_ground(tmp_path, base):
             assert task.state["contact_forces"].abs().max() == 0.0  # it falls for a step, and touches nothing
         finally:
             outside.unmount(spec.name)
+
+
+def test_unseen_tasks_train_as_those_that_they_are_made_of_and_a_direction_has_a_reference(drawn):
+    sizes = {task.name[:-2]: dict(word.split("=") for word in task.overrides) for task in drawn}
+    assert {size["num_envs_per_candidate"] for size in sizes.values()} == {"128", "256"} and len(sizes) == 4
+    (reference,) = drawn[-1].references
+    text, goal = reference.read_text(), drawn[-1].goal.read_text()
+    assert "def compute_reward(root_states)" in text and text.replace("reward", "fitness") == goal.replace(
+        "reward", "fitness"
+    )
+    assert not any(task.references for task in drawn[:-1])

@@ -72,8 +72,11 @@ def test_imports_of_a_baseline_with_other_names_stay(rest):
     assert "def compute_torque" in inlined(CARTPOLE + "compute_torque\n")
 
 
-@pytest.mark.parametrize(("name", "path"), cases(ALL + SPARSE))
-@pytest.mark.parametrize("filler", ["human", "unshaped"])
+@pytest.mark.parametrize(
+    ("name", "path", "filler"),
+    [pytest.param(*case.values, "human", id=f"{case.id}-human", marks=case.marks) for case in cases(ALL + SPARSE)]
+    + [pytest.param(name, paths[0], "unshaped", id=f"{name}-unshaped") for name, paths in FILES.items() if paths],
+)
 def test_candidate_passes_the_check_with_either_baseline(name, path, filler):
     task = on_the_move(name)
     functions = Functions(path).candidate

@@ -42,7 +42,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, near_matches, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UnknownKey, UserError, near_matches, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
@@ -229,8 +229,13 @@ class RunFolder:
         except ValueError as error:
             other = other_kind(self.path, RUN)
             raise self._damaged(str(error)) if other is None else UserError(other) from error
-        with user_input(self.config):  # a key that may be changed has an invalid value
+        try:
             cfg = RunConfig.checked({key: value for key, value in content.items() if key != "candidates"})
+        except UserError as error:  # a key that may be changed has an invalid value, or this version lacks a key
+            version = self.software.get("envcoder_bench") or "another version"
+            advice = f"{self.run.name} has it, too: resume with envcoder-bench {version}, or begin a new run"
+            advice = advice if isinstance(error, UnknownKey) else ""
+            raise UserError(f"{self.config}: {error}", advice=advice, file=self.config) from error
         if self.complete:
             for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)
