@@ -42,6 +42,8 @@ APART = 0.15  # how far from another truth all seeds of candidates are that coun
 BELOW, ABOVE = 0, 1  # sides of a mean
 MOST_PAIRS = 20_000  # that are compared at once, which keeps what they need small
 HALVINGS = 16  # of the range of the end of an interval
+TIED = 3  # least number of seeds at a bound that was not declared
+MOST_VALUES = 1000  # that are told apart where seeds are counted
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
 
@@ -104,14 +106,15 @@ class FitnessModel:
         self.names = [name for name, by_seed in fitness.items() if by_seed]
         self._index = {name: k for k, name in enumerate(self.names)}
         self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
-        self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
-        self._failed = NAN if self._bounded else failed
-        self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
-        # means, within 0 and 1 if there are bounds
         table = np.full((len(self.names), len(self._seeds)), NAN)
         for k, name in enumerate(self.names):
             for seed, value in fitness[name].items():
-                table[k, self._seeds.index(seed)] = (value - self._low) / self._width
+                table[k, self._seeds.index(seed)] = value
+        bounds = bounds_seen(table, bounds, failed)
+        self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
+        self._failed = NAN if self._bounded else failed
+        self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
+        table = (table - self._low) / self._width
         self._fitness = table  # (candidates, seeds), within 0 and 1 if there are bounds
         self._count = np.isfinite(table).sum(axis=1)
         self._mean = known_mean(table, 1)
@@ -216,20 +219,21 @@ class FitnessModel:
 
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
         if not self._bounded:  # equal differences of values that are counts may be luck
-            alike = ~(np.abs(gaps - mean[:, None]) > ROUNDING * np.abs(mean)[:, None]).any(axis=1)
-            rounded = np.where(alike & (mean != 0), self._step**2 / 6 / np.maximum(seeds, 1), 0.0)
-            variance = np.where(variance > 0, np.maximum(variance, rounded), variance)
+            unlike = (np.abs(gaps - mean[:, None]) > ROUNDING * np.abs(mean)[:, None]).any(axis=1)
+            alike = np.flatnonzero(~unlike & (seeds > 0) & (mean != 0) & (variance > 0))
+            rounded = self._steps(a[alike], b[alike]) ** 2 / 6 / seeds[alike]
+            variance[alike] = np.maximum(variance[alike], rounded)
         error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
         unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))
         p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / error)
         return mean, p, seeds, error, freedom, unseen, worth
 
-    @cached_property
-    def _step(self) -> float:
-        """The least difference of two values of the fitness, to which it may be rounded; 0 if all are equal."""
-        steps = np.diff(np.unique(self._fitness[np.isfinite(self._fitness)]))
-        return float(min((x for x in steps if x > ROUNDING * steps.max()), default=0.0))
+    def _steps(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return the least differences of two values of either candidate, to which they may be rounded."""
+        steps = np.diff(np.sort(np.hstack((self._fitness[a], self._fitness[b])), axis=1), axis=1)
+        larger = steps > ROUNDING * np.nanmax(steps, axis=1, initial=0.0)[:, None]
+        return np.nanmin(np.where(larger, steps, np.nan), axis=1, initial=np.inf)
 
     @cached_property
     def chances(self) -> dict[str, float]:
@@ -477,15 +481,35 @@ class FitnessModel:
             distance: ``(n,)``.
             sides, which: ``(k, n)`` sides of the mean, BELOW or ABOVE, and candidates.
         """
-        limits = (1.0 - APART) * distance
-        below, above = (
-            seeds[np.searchsorted(ends, sign * self._mean[which] - limits)]
-            for sign, (ends, seeds) in zip((1, -1), self._ends)
+        is_below = sides == BELOW
+        nearer, fallen, of_those = (
+            np.where(is_below, *counts)
+            for counts in zip(*(self._seeds_on(side, distance, which) for side in (BELOW, ABOVE)))
         )
-        worth = np.maximum(np.where(sides == BELOW, below, above), self._count[which])
+        worth = np.maximum(nearer, self._count[which])
+        share = unseen_share(worth)
+        # fewer speak against it than seem to: candidates that fell with some of their seeds are not among the nearer
+        share = np.maximum(share, np.minimum(likely_share(fallen, of_those), unseen_share(self._count[which])))
         # of two candidates both may have them: independent errors (Zou and Donner, 2008)
-        unseen = self._reach[sides, which] * unseen_share(worth)
-        return np.sqrt((unseen**2).sum(axis=0)), worth.min(axis=0)
+        return np.sqrt(((self._reach[sides, which] * share) ** 2).sum(axis=0)), worth.min(axis=0)
+
+    def _seeds_on(self, side: int, distance: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return numbers of seeds that say how probable a truth on a side of a mean is, ``(k, n)`` each.
+
+        These are the seeds of candidates all of whose seeds are nearer to the mean; and, of candidates with a seed as
+        good as the mean, to APART of the distance, those seeds that are at the truth or beyond it, and all seeds.
+        """
+        sign = 1 if side == BELOW else -1
+        mean = sign * self._mean[which]
+        worst, seeds = self._ends[side]
+        best, of_best, values, table = self._falls[side]
+        nearer = seeds[np.searchsorted(worst, mean - (1.0 - APART) * distance)]
+        row = np.searchsorted(best, mean - APART * distance)
+        return (
+            nearer,
+            table[row, np.searchsorted(values, mean - (1.0 - ROUNDING) * distance, side="right")],
+            of_best[row],
+        )
 
     @cached_property
     def _ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -495,6 +519,26 @@ class FitnessModel:
             order = np.argsort(ends, kind="stable")
             pairs.append((ends[order], np.append(np.cumsum(self._count[order][::-1])[::-1], 0)))
         return pairs
+
+    @cached_property
+    def _falls(self) -> list[tuple[np.ndarray, ...]]:
+        """For both signs: the best seeds of candidates, sorted; seeds from each on; some values; and how many seeds
+        of candidates from each on have each value or less."""
+        tables = []
+        for fitness in (self._fitness, -self._fitness):
+            best = np.nanmax(fitness, axis=1)
+            order = np.argsort(best, kind="stable")
+            values = np.unique(fitness[np.isfinite(fitness)])
+            values = values[np.linspace(0, len(values) - 1, min(len(values), MOST_VALUES)).astype(int)]
+            # from the last candidate on: seeds at each value
+            table = np.zeros((len(order) + 1, len(values) + 1), dtype=np.int32)
+            for row, k in enumerate(order):
+                own = np.searchsorted(values, fitness[k][np.isfinite(fitness[k])])
+                table[row] = np.bincount(np.minimum(own, len(values) - 1) + 1, minlength=len(values) + 1)
+            table = np.cumsum(np.cumsum(table[::-1], axis=0)[::-1], axis=1)
+            of_best = np.append(np.cumsum(self._count[order][::-1])[::-1], 0)
+            tables.append((best[order], of_best, values, table))
+        return tables
 
     @cached_property
     def _reach(self) -> np.ndarray:
@@ -555,6 +599,33 @@ def _proportion_interval(
 def unseen_share(seeds: np.ndarray) -> np.ndarray:
     """Return the share of seeds that may have an outcome that none of so many had, at 95 %."""
     return 1.0 - LEVEL ** (1.0 / seeds)
+
+
+def likely_share(fallen: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Return the share of seeds that fall as these did: about the median of a beta distribution; 0 if none fell."""
+    return np.where(fallen > 0, (fallen + 2.0 / 3.0) / (seeds + 1.0 / 3.0), 0.0)
+
+
+def bounds_seen(values: np.ndarray, bounds: tuple[float, float], failed: float) -> tuple[float, float]:
+    """Return the bounds of the fitness, with a ceiling that nobody declared but many seeds have reached.
+
+    Seeds differ unless they are at a bound. If a quarter of all, and TIED or more, of several candidates, have exactly
+    the greatest fitness, it is taken for a bound. The other one is that declared, or the fitness of a seed that learns
+    nothing.
+
+    Args:
+        values: ``(candidates, seeds)``, NaN where a candidate lacks the seed.
+        bounds: those declared.
+        failed: the fitness of a seed that learns nothing; NaN if it is unknown.
+    """
+    if not math.isinf(bounds[1]) or not np.isfinite(values).any():
+        return bounds
+    ceiling = float(np.nanmax(values))
+    tied = values == ceiling
+    low = min(failed, float(np.nanmin(values))) if math.isinf(bounds[0]) else bounds[0]
+    several = min(tied.any(axis=0).sum(), tied.any(axis=1).sum()) > 1
+    enough = tied.sum() >= max(TIED, np.isfinite(values).sum() / 4)
+    return (low, ceiling) if several and enough and low < ceiling else bounds
 
 
 def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:

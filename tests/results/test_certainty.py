@@ -19,7 +19,7 @@ from certainty_designs import (
 )
 
 from envcoder_bench.report.certainty import unseen
-from envcoder_bench.results.fitness_model import FitnessModel, farthest, least_error
+from envcoder_bench.results.fitness_model import FitnessModel, bounds_seen, farthest, least_error, likely_share
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
@@ -107,7 +107,7 @@ def test_notes_say_what_the_seeds_do_not_show():
     (few,) = notes(1, 5, RATE)
     assert few.startswith("5 seeds may not have shown an outcome that up to 31 % of seeds have") and "alike" in few
     (many,) = notes(12, 5, RATE)
-    assert "up to 18 %" in many and many.endswith("as far as the candidates are alike in this")
+    assert "up to 21 %" in many and many.endswith("as far as the candidates are alike in this")
     (unbounded,) = notes(3, 2, UNBOUNDED)
     assert "nor whether some candidates' seeds move together; the fitness has no bounds and the run no" in unbounded
     assert notes(3, 1, RATE) == []
@@ -136,6 +136,32 @@ def test_a_candidate_that_is_unlike_all_others_has_but_its_own_seeds():
     assert runs[0].unseen("c000") > runs[1].unseen("c000") > runs[1].unseen("human")
     back = runs[1].difference("human", "c000")
     assert (back.p, back.low) == pytest.approx((alike.p, -alike.high))
+
+
+def test_candidates_that_fell_with_some_seeds_speak_for_a_fall_of_those_that_did_not():
+    """Of 40 like the first, 30 have a seed at 0; the 10 others alone would say that at most 10 % of seeds fall."""
+    steady, learnt, fallen = [0.49, 0.5, 0.51], [1.0] * 3, [1.0, 1.0, 0.0]
+    runs = [model(np.array([steady] * 5 + [learnt] * 10 + others), RATE) for others in ([fallen] * 30, [steady] * 30)]
+    mixed, clear = (run.difference(run.names[5], "human") for run in runs)
+    assert clear.p < 0.01 and mixed.p > LEVEL and mixed.low < 0 < clear.low
+    # 30 of 120 seeds fall; 60 of 105 rise, of those that are as low as human with a seed
+    shares = likely_share(np.array([30, 60, 0]), np.array([120, 105, 9]))
+    assert shares == pytest.approx([30.667 / 120.333, 60.667 / 105.333, 0.0], rel=1e-4)
+    assert mixed.unseen == pytest.approx(math.hypot(shares[0], 0.5 * shares[1]), rel=0.01)
+
+
+def test_a_ceiling_is_seen_where_many_seeds_have_exactly_the_greatest_fitness():
+    top, below = [1.0, 1.0, 0.9], [0.7, 0.8, 0.75]
+    seen = [bounds_seen(np.array(x), UNBOUNDED, failed) for x, failed in (
+        ([top, top, below], 0.1), ([top, top, below], 0.8), ([top, top, below], math.nan),
+        ([[1.0] * 3, below, below], 0.1), ([[1.0, 0.9, 0.8]] * 3, 0.1), ([top, below, below], 0.1),
+    )]  # fmt: skip
+    # one candidate, or one seed of several as of copies, says nothing of a bound; nor do two of nine
+    assert seen == [(0.1, 1.0), (0.7, 1.0), UNBOUNDED, UNBOUNDED, UNBOUNDED, UNBOUNDED]
+    assert bounds_seen(np.array([top, top]), (0.0, math.inf), math.nan) == (0.0, 1.0)
+    assert bounds_seen(np.array([top, top]), (0.0, 2.0), math.nan) == (0.0, 2.0)
+    found, declared = (model(np.array([top, top, below]), x, 0.0).difference("c000", "c001") for x in (UNBOUNDED, RATE))
+    assert found == declared
 
 
 def test_interval_of_a_difference_and_its_test_agree():
@@ -169,6 +195,9 @@ def test_equal_differences_of_counts_may_be_luck():
     """Of two Poisson numbers with the mean 2, two differences are equal in 10 % of the runs."""
     counts = model(np.array([[1.0, 3.0], [3.0, 5.0]]), UNBOUNDED).difference("c000", "human")
     assert counts.p > LEVEL and counts.low < 0 < counts.high
+    # other candidates may have values that are not rounded
+    beside = model(np.array([[1.0, 3.0], [3.0, 5.0], [2.5, 2.50001]]), UNBOUNDED).difference("c000", "human")
+    assert beside.error**2 >= 2.0**2 / 6 / 2
 
 
 @pytest.mark.parametrize("others", [[], [20.001]])
