@@ -280,13 +280,13 @@ def side_by_side(calls: Sequence[Callable[[], T]], branches: bool = True) -> lis
     main = torch.cuda.current_stream()
     if not _streams or _streams[0].device != main.device:
         _streams[:] = [torch.cuda.Stream(main.device) for _ in range(_BRANCHES)]
-    branches = _streams[: len(calls)]
-    for branch in branches:
+    streams = _streams[: len(calls)]
+    for branch in streams:
         branch.wait_stream(main)
     results = []
     for k, call in enumerate(calls):
-        with torch.cuda.stream(branches[k % _BRANCHES]):
+        with torch.cuda.stream(streams[k % _BRANCHES]):
             results.append(call())
-    for branch in branches:
+    for branch in streams:
         main.wait_stream(branch)
     return results
