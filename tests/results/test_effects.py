@@ -270,24 +270,23 @@ def sweep(names, values):
     return studies(made, rows)
 
 
+SWEEPS = [
+    (["effort"], [[0, 0.5, 1, 2, 4]]), (["a", "b"], [[0, 1, 10], [1, 2]]), (["a", "b", "c"], [[0, 1], [1, 2], [1, 3]]),
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("names", "values"),
-    [
-        (["effort"], [[0, 0.5, 1, 2, 4]]),
-        (["a", "b"], [[0, 1, 10], [1, 2]]),
-        (["a", "b", "c"], [[0, 1], [1, 2], [1, 3]]),
-    ],
-)
-def test_pictures_and_sections(tmp_path, names, values):
-    found = [*example(), *example(seeds=1), *sweep(names, values)]
+def test_pictures_and_sections(tmp_path):
+    swept = [study for names, values in SWEEPS for study in sweep(names, values)]
+    found = [*example(), *example(seeds=1), *swept]
     for number, study in enumerate(found):
         file = plot_study(study, tmp_path / f"{number}.png", "Task")
         assert file.read_bytes()[:4] == b"\x89PNG" and file.stat().st_size > 3000
-    text = render_studies(found[-1:])
-    assert all(name in text for name in names) and "the original" in text
+    for study, (names, _) in zip(swept, SWEEPS, strict=True):
+        text = render_studies([study])
+        assert all(name in text for name in names) and "the original" in text
     sections = study_sections(found, {"m": b"\x89PNG"}, "runs/a")
-    assert len(sections) == 3 and len({one.anchor for one in sections}) == 3
+    assert len(sections) == 5 and len({one.anchor for one in sections}) == 5
     assert "data:image/png" in sections[0].body and "left out" in sections[0].body
 
 
