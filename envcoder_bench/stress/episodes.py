@@ -65,7 +65,7 @@ def play(build: Build, modules: Sequence[nn.Module], milliseconds: int) -> Playe
         steps = min(steps, max(1, round(milliseconds / (1000.0 * env.task.dt))))
     act, obs = acting(env, modules), env.begin_all(EVALUATION_STEP)
     env.dispatch.recheck()
-    rows = torch.arange(env.num_envs, device=env.device)  # of the first environment
+    rows = torch.arange(env.num_envs, device=env.device)  # places in the first environment
     fitness, whole = torch.zeros(env.num_envs, device=env.device), torch.zeros_like(rows, dtype=torch.bool)
     active, may_shrink = torch.ones_like(whole), True
     for t in range(steps):

@@ -32,7 +32,7 @@ class Motion:
     def __init__(self, env: DisturbedEnv) -> None:
         self._env, self._layout, robot = env, env.layout, env.robot
         task, n, device = env.task, env.num_envs, env.device
-        self._rows = torch.arange(n, device=device)  # of the first environment
+        self._rows = torch.arange(n, device=device)  # places in the first environment
         self.absent: dict[str, str] = {}
         # efforts: torque limits scale with the motors' strength
         limits = robot.effort_limits
