@@ -88,6 +88,7 @@ class Parts:
             self._watched(name, on_device)
         elif name in self._graphs or (name not in self._reasons and self._captured(name, on_device)):
             self._graphs[name]()
+            self._world.replayed(name)
         else:
             self._world.forget()
             self._in_place(on_device)
@@ -212,6 +213,7 @@ class Parts:
     def _captured(self, name: str, call: Call) -> bool:
         """Capture a part; return whether that was possible. Nothing of it has run then."""
         assert self._capture is not None
+        self._world.capturing(name)
         before, eager, self.capturing = self._tensors(), len(self._reasons), True
         try:
             self._graphs[name] = self._capture(lambda: self._in_place(call))
@@ -249,6 +251,16 @@ def cuda_capture(device: torch.device) -> Capture:
         return graph.replay
 
     return capture
+
+
+def in_turn(calls: list[Call]) -> Call:
+    """Return a call of all."""
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
 
 
 def in_capture() -> bool:
