@@ -109,7 +109,8 @@ def test_training_matches_stock_agents(case: str, history_of: Any) -> None:
         assert (rates.diff(dim=0) > 0).any() and (rates.diff(dim=0) < 0).any()  # the rate rose and fell
     # the clips are active in the others
     if case in ("no gradient clip", "linear schedule, no value clip", "hard gradient clip"):
-        assert not torch.allclose(history_of("shared")["value_loss"][:2], history["value_loss"], rtol=1e-3)
+        mine = history["value_loss"]
+        assert not torch.allclose(history_of("shared")["value_loss"][: len(mine)], mine, rtol=1e-3)
 
 
 @pytest.mark.slow
