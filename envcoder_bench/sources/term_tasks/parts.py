@@ -38,7 +38,8 @@ class Parts:
     def __init__(self, capture: Capture | None, world: Any, blocks: Sequence[Any]) -> None:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
-        self._reasons: dict[str, str] = {}  # why parts cannot be captured, by their name
+        # why parts are not captured, by their name
+        self._reasons = {name: "it was not seen to be right on a device" for name in getattr(world, "as_is", ())}
         self._regular = self.capturing = self._watches_again = False
         self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0
@@ -272,20 +273,20 @@ _BRANCHES = 16
 _streams: list[torch.cuda.Stream] = []
 
 
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of calls that do not depend on each other; in a graph their kernels overlap."""
-    if not in_capture():
+def side_by_side(calls: Sequence[Callable[[], T]], branches: bool = True) -> list[T]:
+    """Return the results of calls that do not depend on each other; in a graph with ``branches`` kernels overlap."""
+    if not (branches and in_capture()):
         return [call() for call in calls]
     main = torch.cuda.current_stream()
     if not _streams or _streams[0].device != main.device:
         _streams[:] = [torch.cuda.Stream(main.device) for _ in range(_BRANCHES)]
-    branches = _streams[: len(calls)]
-    for branch in branches:
+    streams = _streams[: len(calls)]
+    for branch in streams:
         branch.wait_stream(main)
     results = []
     for k, call in enumerate(calls):
-        with torch.cuda.stream(branches[k % _BRANCHES]):
+        with torch.cuda.stream(streams[k % _BRANCHES]):
             results.append(call())
-    for branch in branches:
+    for branch in streams:
         main.wait_stream(branch)
     return results
