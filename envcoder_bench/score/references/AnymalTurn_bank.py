@@ -3,7 +3,7 @@ bank-10639b00."""
 
 import torch
 
-from envcoder_bench.torch_utils import quat_rotate, quat_rotate_inverse, torch_rand_float
+from envcoder_bench.torch_utils import quat_rotate_inverse, torch_rand_float
 
 
 def human_reward(state_dict):
