@@ -2,8 +2,12 @@
 
     python benchmarks/lab_forks.py FOLDER [OWNER/NAME ...]
 
-``FOLDER`` has a clone of each of ``REPOSITORIES`` as ``OWNER+NAME``, or a bare one as ``OWNER+NAME/repo``. Its files at
-the commit are unpacked into a temporary folder; those that a partial clone does not have, such as meshes, are left out.
+``FOLDER`` has a clone of each of ``REPOSITORIES`` and of their ``PARTS`` as ``OWNER+NAME``, or a bare one as
+``OWNER+NAME/repo``. Its files at the commit are unpacked into a temporary folder; those that a partial clone does not
+have, such as meshes, are left out. Packages that they import are on PYTHONPATH:
+
+    pip install --no-deps --target FOLDER/packages cusrl joblib opencv-python-headless reportlab
+
 A config loads if its module is imported and the config is made. Results go to ``measurements/lab_forks.json``.
 """
 
@@ -44,6 +48,13 @@ REPOSITORIES = {
     "unitreerobotics/unitree_rl_lab": "e72a072",
     "zitongbai/legged_lab": "3bd2363",
 }
+PARTS = {  # folders of a repository -> OWNER/NAME@COMMIT, such as submodules
+    "BoosterRobotics/booster_train": {"booster_assets": "BoosterRobotics/booster_assets@486da0f"},
+    "DeepRoboticsLab/rl_training": {"deep_robotics_model": "DeepRoboticsLab/deep_robotics_model@b452a1f"},
+    "HybridRobotics/Berkeley-Humanoid-Lite": {
+        "source/berkeley_humanoid_lite_assets": "HybridRobotics/Berkeley-Humanoid-Lite-Assets@205534d"
+    },
+}
 _CALLS = re.compile(r"\b(?:gym|gymnasium|task_registry)\.register\(")
 
 
@@ -52,20 +63,21 @@ def main() -> None:
     record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     for name in chosen:
         with tempfile.TemporaryDirectory() as folder:
-            git = next(
-                (
-                    p
-                    for p in (mirrors / name.replace("/", "+") / "repo", mirrors / name.replace("/", "+"))
-                    if p.is_dir()
-                ),
-                None,
-            )
-            if git is None:
-                raise SystemExit(f"{mirrors} has no clone of {name}")
-            unpack(git, REPOSITORIES[name], Path(folder))
+            place(mirrors, f"{name}@{REPOSITORIES[name]}", Path(folder))
             record[name] = {"commit": REPOSITORIES[name], **counted(Path(folder))}
         print(row(name, record[name]), flush=True)
         RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n")
+
+
+def place(mirrors: Path, source: str, folder: Path) -> None:
+    """Write the files of ``OWNER/NAME@COMMIT``, and of its parts."""
+    name, commit = source.split("@")
+    clone = mirrors / name.replace("/", "+")
+    if not clone.is_dir():
+        raise SystemExit(f"{mirrors} has no clone of {name}")
+    unpack(clone / "repo" if (clone / "repo").is_dir() else clone, commit, folder)
+    for part, source in PARTS.get(name, {}).items():
+        place(mirrors, source, folder / part)
 
 
 def unpack(git: Path, commit: str, folder: Path) -> None:

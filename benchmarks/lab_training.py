@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab_forks import unpack
+from lab_forks import place
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = Path(__file__).parent / "measurements" / "lab_training.json"
@@ -41,7 +41,6 @@ class Training:
         commit, script, package, task: of the repository.
         robots: files that the config names -> the files that answer them, below the repository or as
             ``OWNER/NAME@COMMIT:FILE``.
-        parts: folders of the repository -> ``OWNER/NAME@COMMIT``, such as submodules.
         packages: what pip installs.
     """
 
@@ -50,7 +49,6 @@ class Training:
     package: str
     task: str
     robots: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
 
 
@@ -58,14 +56,12 @@ TRAIN = "scripts/rsl_rl/train.py"
 TRAININGS = {
     "BoosterRobotics/booster_train": Training(
         *("b77e0e9", TRAIN, "booster_train", "Booster-K1-Fight_001-v0"),
-        parts={"booster_assets": "BoosterRobotics/booster_assets@486da0f"},
     ),
     "GrassFanWang/Booster_T1_locomotion": Training(
         *("2fb654d", TRAIN, "Booster_T1_locomotion", "Booster-T1-Velocity"), robots={"T1.usd": "T1_usd/T1_23dof.xml"}
     ),
     "HybridRobotics/Berkeley-Humanoid-Lite": Training(
         *("edc4738", TRAIN, "berkeley_humanoid_lite", "Velocity-Berkeley-Humanoid-Lite-v0"),
-        parts={"source/berkeley_humanoid_lite_assets": "HybridRobotics/Berkeley-Humanoid-Lite-Assets@205534d"},
         packages=OLDER,
     ),
     "MuammerBay/isaac_so_arm101": Training(
@@ -124,15 +120,11 @@ def prepared(clones: Path, work: Path, name: str, training: Training) -> tuple[P
     """Unpack what a training needs; return its folder, its robots' files and the environment variables."""
 
     def placed(source: str, folder: Path) -> Path:
-        repository, commit = source.split("@")
-        clone = clones / repository.replace("/", "+")
         if not folder.is_dir() or not any(folder.iterdir()):
-            unpack(clone / "repo" if (clone / "repo").is_dir() else clone, commit, folder)
+            place(clones, source, folder)
         return folder
 
     folder = placed(f"{name}@{training.commit}", work / name.replace("/", "+"))
-    for part, source in training.parts.items():
-        placed(source, folder / part)
     (folder / "table.urdf").write_text(TABLE)
     files = {}
     for asset, file in training.robots.items():

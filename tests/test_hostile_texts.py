@@ -112,14 +112,15 @@ def test_variants_are_those_that_the_run_made(words, tmp_path, capsys):
     assert ("terms of good" if "--terms" in words else "good") in capsys.readouterr().out
     copied = checked(again, capsys.readouterr())
     assert copied.count("of good") == page.count("of good")
+    if words == ["--terms"]:
+        _candidates_added_to_it_are_not_variants(folder, tmp_path / "more", capsys)
 
 
-def test_candidates_added_to_a_run_are_no_variants(tmp_path, capsys):
-    evaluated(tmp_path / "run", GOOD, "--terms", capsys=capsys)
-    noted = (tmp_path / "run" / "variants.json").read_bytes()
-    files = write_candidates(tmp_path / "more", {**NOTES, "raises_at_load": FAILING["raises_at_load"]})
-    assert main(["--extend", str(tmp_path / "run"), "--candidates", *map(str, files)]) == 0
-    checked(tmp_path / "run", capsys.readouterr())
-    assert (tmp_path / "run" / "variants.json").read_bytes() == noted
-    variants = {name for name, one in open_run(tmp_path / "run").sources.items() if one.variant is not None}
+def _candidates_added_to_it_are_not_variants(run, more, capsys):
+    noted = (run / "variants.json").read_bytes()
+    files = write_candidates(more, {**NOTES, "fails_at_load": FAILING["raises_at_load"]})
+    assert main(["--extend", str(run), "--candidates", *map(str, files)]) == 0
+    checked(run, capsys.readouterr())
+    assert (run / "variants.json").read_bytes() == noted
+    variants = {name for name, source in open_run(run).sources.items() if source.variant is not None}
     assert variants == set(json.loads(noted))

@@ -1,6 +1,7 @@
 """Commands import only what they need, because importing torch and rl_games takes seconds."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ HEAVY = [
     "anthropic",
     "ray",
 ]
+EVOLVE = [str(Path(__file__).parent / folder) for folder in ("fakes", "search")]
 CODE = """
 import contextlib, io, json, sys
 import envcoder_bench
@@ -58,6 +60,9 @@ made = envcoder_bench.evaluate(
     sim="mujoco_cpu", device="cpu", overrides=["evaluation.num_envs=2", "evaluation.final_episodes=2"])
 found["trained"] = [made.complete, [name for name in {heavy!r} if name in sys.modules]]
 found["settings"] = [before, settings()]
+sys.path[:0] = {tests!r}
+import test_evolve
+found["evolved"] = test_evolve.described(test_evolve.with_shipped("Anymal"), state=test_evolve.state_of("Anymal"))
 print(json.dumps(found))
 """
 
@@ -66,8 +71,9 @@ print(json.dumps(found))
 def found(tmp_path_factory):
     """Exit codes of commands and a run in one process, one after the other, and which of HEAVY were imported then."""
     folder = tmp_path_factory.mktemp("fresh") / "run"
-    code = CODE.format(heavy=HEAVY, folder=str(folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    code = CODE.format(heavy=HEAVY, folder=str(folder), tests=EVOLVE)
+    env = {**os.environ, "PYTHONHASHSEED": "1"}  # that of this process is random
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()  # a run from Python prints nothing
     return json.loads(line)
@@ -95,6 +101,15 @@ def test_a_run_restores_settings_of_a_fresh_process(found):
     """Imports are included: rl_games changes torch's print options when it is imported."""
     before, after = found["settings"]
     assert before == after
+
+
+def test_proposals_of_evolve_are_independent_of_the_hash_seed(found, monkeypatch):
+    for folder in EVOLVE:
+        monkeypatch.syspath_prepend(folder)
+    import test_evolve
+
+    proposed = test_evolve.described(test_evolve.with_shipped("Anymal"), state=test_evolve.state_of("Anymal"))
+    assert found["evolved"] == json.loads(json.dumps(proposed))
 
 
 def test_a_checkout_on_the_import_path_is_enough():

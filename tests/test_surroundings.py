@@ -132,13 +132,12 @@ def test_nohup_is_respected(tmp_path):
 # disks
 
 
-def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, capsys):
-    whole = run(tmp_path / "whole", *words(tmp_path, 3))
+def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, capsys, whole):
     output, limits = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
     capsys.readouterr()
     resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, limits[1]))  # the checkpoint is larger; the tables are not
     try:
-        code = command("eval-shapers", main, [*words(tmp_path, 3), "checkpoint_minutes=0", "--output_dir", str(output)])
+        code = command("eval-shapers", main, [*words(tmp_path, 4), "checkpoint_minutes=0", "--output_dir", str(output)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     last = capsys.readouterr().err.splitlines()[-1]

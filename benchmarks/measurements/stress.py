@@ -15,7 +15,8 @@ from envcoder_bench.results.stress import Settings, Stress
 from envcoder_bench.run.folder.policies import load_policy, open_run
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.stress.commands import probe_commands
-from envcoder_bench.stress.measure import acting, measure_groups
+from envcoder_bench.stress.episodes import acting
+from envcoder_bench.stress.measure import measure_groups
 
 COMMANDS = slice(9, 12)  # of the human baseline's observation
 SCALES = torch.tensor([2.0, 2.0, 0.25])  # of commands in it

@@ -90,6 +90,7 @@ def _write_references(study: Study, tasks: Sequence[str], texts: Mapping[str, st
                 f"The best that is known of {task}: {found.best} of benchmarks/studies/bank.py, record {fresh['id']}."
             )
             text = Source(texts[found.best]).with_docstring(about)
+            study.args.references.mkdir(parents=True, exist_ok=True)
             (study.args.references / f"{task}_{BANK}.py").write_text(text, encoding="utf-8")
 
 

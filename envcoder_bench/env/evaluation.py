@@ -176,9 +176,15 @@ def _one_round(
 
 def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tensor, steps: int) -> Episodes:
     """Return the episodes after ``steps``, from the sums of their fitness."""
-    if has_mean_fitness(env):  # an episode that ended early is complete; others are taken to go on like this
-        fitness = fitness / torch.where(active, steps, env.full_episode)
-    return Episodes(env.layout.split(fitness), env.layout.split(length))
+    return Episodes(env.layout.split(of_episodes(env, fitness, active, steps)), env.layout.split(length))
+
+
+def of_episodes(env: GroupedVecTask, fitness: Tensor, active: Tensor, steps: int) -> Tensor:
+    """Return the fitness of episodes after ``steps``, from its sums over steps and which are still ``active``."""
+    if not has_mean_fitness(env):
+        return fitness
+    # an episode that ended early is complete; others are taken to go on like this
+    return fitness / torch.where(active, steps, env.full_episode)
 
 
 def step_fitness(env: GroupedVecTask, active: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ class GroupedVecTask:
             EnvGroups(
                 size=layout.envs_per_group,
                 seeds=per_env(self.group_seeds),
-                lanes=self.lanes().to(self.device).repeat(layout.num_groups),
+                lanes=self.lanes().to(self.device),
                 actions=self.actions,
                 commands=per_env(["command" in shaping.stages for shaping in shapings]),
                 initial_states=per_env(["initial_state" in shaping.stages for shaping in shapings]),
@@ -94,8 +94,8 @@ class GroupedVecTask:
         )
 
     def lanes(self) -> Tensor:
-        """Return the numbers that the task's draws depend on in the environments of a group."""
-        return torch.arange(self.layout.envs_per_group)
+        """Return the numbers ``(num_envs,)`` that the task's draws depend on."""
+        return torch.arange(self.layout.envs_per_group).repeat(self.layout.num_groups)
 
     # one control step
 

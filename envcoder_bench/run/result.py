@@ -182,7 +182,7 @@ class RunResult:
 
     @property
     def pictures(self) -> list[Path]:
-        """The PNG files of the effects of variants."""
+        """The PNG files of sweeps."""
         return [path for study in self.studies if (path := self.folder / picture(study)).is_file()]
 
     def table(self, width: int = 100, bold: bool = False) -> str:

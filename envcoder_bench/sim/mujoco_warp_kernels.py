@@ -7,7 +7,7 @@
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-from mujoco_batches.physics.warp_contacts import CONTACT
+from mujoco_batches.physics.warp_contacts import contact_at, wrench_on
 from mujoco_batches.physics.warp_functions import (
     as_vec4,
     conjugate,
@@ -145,6 +145,27 @@ def load_command(
     unstable[env] = not good
 
 
+@wp.func
+def _add_to_sensors(
+    env: int,
+    geoms: wp.vec2i,
+    pos: wp.vec3,
+    wrench: wp.spatial_vector,
+    geom_bodyid: wp.array[wp.int32],
+    sensor_of_body: wp.array[wp.int32],
+    xpos: wp.array2d[wp.vec3],
+    sensor_forces: wp.array2d[wp.float32],
+):
+    """Add a contact's force, and its torque about the body's origin, to the sensors of its two bodies."""
+    for side in range(2):
+        body = geom_bodyid[geoms[side]]
+        sensor = sensor_of_body[body]
+        if sensor >= 0:
+            on_body = wrench_on(side, wrench, pos - xpos[env, body])
+            for i in range(6):
+                wp.atomic_add(sensor_forces, env, 6 * sensor + i, on_body[i])
+
+
 @wp.kernel(enable_backward=False)
 def add_sensor_forces(
     nacon: wp.array[wp.int32],
@@ -159,19 +180,11 @@ def add_sensor_forces(
 ):
     """Add each contact's force, and its torque about the body's origin, to the sensors of its two bodies."""
     contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    env = worldid[contact]
-    for side in range(2):
-        body = geom_bodyid[geom[contact][side]]
-        sensor = sensor_of_body[body]
-        if sensor >= 0:
-            sign = 2.0 * float(side) - 1.0
-            force = sign * wp.spatial_top(wrench[contact])
-            torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(pos[contact] - xpos[env, body], force)
-            for i in range(3):
-                wp.atomic_add(sensor_forces, env, 6 * sensor + i, force[i])
-                wp.atomic_add(sensor_forces, env, 6 * sensor + 3 + i, torque[i])
+    if contact < nacon[0]:
+        env = worldid[contact]
+        _add_to_sensors(
+            env, geom[contact], pos[contact], wrench[contact], geom_bodyid, sensor_of_body, xpos, sensor_forces
+        )
 
 
 @wp.kernel(enable_backward=False)
@@ -191,23 +204,11 @@ def add_sensor_forces_in_order(
     """As ``add_sensor_forces``, in the order of the rows, one thread per world."""
     env = wp.tid()
     for row in range(wp.min(nefc[env], kind.shape[1])):
-        if kind[env, row] >= CONTACT:
-            contact = ident[env, row]
-            # a contact has several rows and counts at its first one
-            if address[contact, 0] == row:
-                for side in range(2):
-                    body = geom_bodyid[geom[contact][side]]
-                    sensor = sensor_of_body[body]
-                    if sensor >= 0:
-                        # the wrench acts on the second body
-                        sign = 2.0 * float(side) - 1.0
-                        force = sign * wp.spatial_top(wrench[contact])
-                        arm = pos[contact] - xpos[env, body]
-                        torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(arm, force)
-                        for i in range(3):
-                            at = 6 * sensor + i
-                            sensor_forces[env, at] = sensor_forces[env, at] + force[i]
-                            sensor_forces[env, at + 3] = sensor_forces[env, at + 3] + torque[i]
+        contact = contact_at(kind, ident, address, env, row)
+        if contact >= 0:
+            _add_to_sensors(
+                env, geom[contact], pos[contact], wrench[contact], geom_bodyid, sensor_of_body, xpos, sensor_forces
+            )
 
 
 @wp.kernel(enable_backward=False)

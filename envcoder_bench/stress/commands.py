@@ -25,6 +25,7 @@ from envcoder_bench.torch_utils import quat_rotate_inverse
 AXES = {"x": "command_x_range", "y": "command_y_range", "yaw": "command_yaw_range"}  # and the constants with ranges
 LEVELS = (-1.0, -0.5, -0.25, -0.1, 0.1, 0.25, 0.5, 1.0)  # of the end of the range
 STILL = 4  # environments with the command zero
+LANES = STILL + len(LEVELS) * len(AXES)
 SECONDS, SMOOTHED = 5.0, 0.2
 LEAST_GAIN = 0.1  # with less a policy does not respond
 
@@ -43,12 +44,17 @@ def command_axes(task: Task) -> dict[str, float]:
 
 
 def _commands(axes: dict[str, float], width: int) -> Tensor:
-    """Return the commands of a policy's environments: ``(lanes, width)``."""
-    rows = torch.zeros(STILL + len(LEVELS) * len(axes), width)
-    for k, (axis, end) in enumerate(axes.items()):
-        first = STILL + k * len(LEVELS)
-        rows[first : first + len(LEVELS), [*AXES].index(axis)] = end * torch.tensor(LEVELS)
+    """Return the commands of a policy's environments: ``(LANES, width)``."""
+    rows = torch.zeros(LANES, width)
+    for axis, end in axes.items():
+        rows[_lanes(axis), [*AXES].index(axis)] = end * torch.tensor(LEVELS)
     return rows
+
+
+def _lanes(axis: str) -> slice:
+    """Return the lanes with commands along an axis; those of axes that a task does not have stand still."""
+    first = STILL + [*AXES].index(axis) * len(LEVELS)
+    return slice(first, first + len(LEVELS))
 
 
 class _CommandedEnv(GroupedVecTask):
@@ -62,7 +68,7 @@ class _CommandedEnv(GroupedVecTask):
         task.command(self._asked)
 
     def lanes(self) -> Tensor:
-        return torch.zeros(self.layout.envs_per_group, dtype=torch.int64)  # all draw alike
+        return torch.zeros(self.layout.num_envs, dtype=torch.int64)  # all draw alike
 
     def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
         first = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
@@ -92,14 +98,13 @@ def probe_commands(
     Args:
         act: return the policies of all groups for an environment.
     """
-    task = build_task(spec, 1)
+    layout = GroupLayout(len(groups), LANES)
+    task = build_task(spec, layout.num_envs)
     axes = command_axes(task)
     if not axes:
         return [], "the task does not have commands of velocity"
     commands = _commands(axes, task.state["commands"].shape[1] if "commands" in task.state else 3)
-    layout = GroupLayout(len(groups), len(commands))
     shapings = [group.evaluation for group in groups]
-    task = build_task(spec, layout.num_envs)
     robot = robot_of(task)
     env = _CommandedEnv(task, layout, shapings, spec.config.seed, commands)
     velocities = _Velocities(robot)
@@ -110,7 +115,7 @@ def probe_commands(
     seen = torch.stack(velocities.steps, dim=1).cpu().numpy().astype(np.float64)
     missing = steps - seen.shape[1]  # all episodes have ended
     seen = np.pad(seen, ((0, 0), (0, missing), (0, 0)), constant_values=np.nan)
-    seen = seen.reshape(layout.num_groups, len(commands), steps, 3)
+    seen = seen.reshape(layout.num_groups, LANES, steps, 3)
     width = max(1, round(SMOOTHED / env.task.dt))
     rows = []
     for g, group in enumerate(groups):
@@ -128,9 +133,8 @@ def responses(name: str, seed: int, seen: np.ndarray, axes: dict[str, float], wi
     """
     rows = []
     late = seen[:, seen.shape[1] // 2 :].mean(axis=1)  # NaN where the episode has ended
-    for k, (axis, end) in enumerate(axes.items()):
-        lanes = slice(STILL + k * len(LEVELS), STILL + (k + 1) * len(LEVELS))
-        column = [*AXES].index(axis)
+    for axis, end in axes.items():
+        lanes, column = _lanes(axis), [*AXES].index(axis)
         asked, got, still = end * np.array(LEVELS), late[lanes, column], np.abs(late[:STILL, column])
         rows.append(
             CommandRow(

@@ -49,13 +49,15 @@ def robot_of(task: Task) -> Robot:
 
 
 class DisturbedEnv(GroupedVecTask):
-    """Groups of ``(1 + draws) * episodes`` environments: those of the nominal draw first.
+    """Groups of environments of which each plays one of the grid's ``(1 + draws) * episodes`` episodes.
 
     Args:
         robot: that of the task.
         grid: the draws and the episodes of each.
+        lanes: ``(num_envs,)`` numbers of the episodes, those of the nominal draw first; None: each group plays all.
 
     Attributes:
+        lane: ``(num_envs,)`` the numbers of the episodes.
         notes: lines on what this task does not notice.
     """
 
@@ -67,11 +69,13 @@ class DisturbedEnv(GroupedVecTask):
         shapings: Sequence[Shaping],
         seed: int,
         grid: StressGrid,
+        lanes: Tensor | None = None,
     ) -> None:
         self.robot, self.grid, self.episode_seed, self._first_step = robot, grid, seed, 0
         columns = {axis.name: _per_lane(grid.column(axis.name), grid.episodes) for axis in grid.axes}
-        self._lanes = torch.arange(layout.envs_per_group)
-        by_env = {name: x.repeat(layout.num_groups) for name, x in columns.items()}
+        self._every_lane, self._has_all = torch.arange(len(columns["noise"])), lanes is None
+        self._lanes = self._every_lane.repeat(layout.num_groups) if lanes is None else lanes
+        by_env = {name: x[self._lanes] for name, x in columns.items()}
         super().__init__(task, layout, shapings, [seed] * layout.num_groups)
         robot.vary(Variation(**{name: by_env[name] for name in Variation.__dataclass_fields__}))
         self._prepare_forces(by_env)
@@ -82,7 +86,7 @@ class DisturbedEnv(GroupedVecTask):
         self._applied = torch.zeros_like(self.actions)
         # noise of a lane is the same in all groups
         self._noise = columns["noise"].float().unsqueeze(1).to(self.device)
-        self._noise_lanes = self._lanes.to(self.device)
+        self._drawn_lanes, self.lane = self._every_lane.to(self.device), self._lanes.to(self.device)
         self._noisy = bool(self._noise.any())
         self.notes = self._unseen(shapings)
         self.strength = by_env["strength"].float().to(self.device)
@@ -146,10 +150,10 @@ class DisturbedEnv(GroupedVecTask):
         number, step = divmod(self.step_count - self._first_step, self._push_every)
         first = self._push_every // 2
         if self._pushed and first <= step < first + self._push_steps:
-            drawn = noise.uniform(self.episode_seed, number, Purpose.STRESS, self._lanes, 1)[:, 0]
+            drawn = noise.uniform(self.episode_seed, number, Purpose.STRESS, self._every_lane, 1)[:, 0]
             angles = (2.0 * math.pi * drawn.double()).numpy()
             along = torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], axis=1)).float()
-            along = along.repeat(self.layout.num_groups, 1).to(self.device)
+            along = along[self._lanes].to(self.device)
             forces[:, self.robot.base, :2] += self._impulse.unsqueeze(1) * along
         self.robot.apply_forces(forces)
 
@@ -181,9 +185,9 @@ class DisturbedEnv(GroupedVecTask):
 
     def _errors(self, sizes: Mapping[str, int], step: int) -> dict[str, Tensor]:
         """Draw errors ``(num_envs, columns)`` of a step between -1 and 1 times the noise, by name."""
-        counter = (self.episode_seed, step, Purpose.STRESS, self._noise_lanes)
+        counter = (self.episode_seed, step, Purpose.STRESS, self._drawn_lanes)
         drawn = noise.uniform(*counter, sum(sizes.values()), self.device)
-        errors = ((2.0 * drawn - 1.0) * self._noise).repeat(self.layout.num_groups, 1)
+        errors = ((2.0 * drawn - 1.0) * self._noise)[self.lane]
         return dict(zip(sizes, errors.split([*sizes.values()], dim=1)))
 
     def begin_all(self, step_count: int) -> Tensor:
@@ -200,16 +204,53 @@ class DisturbedEnv(GroupedVecTask):
 
     def starts(self, mask: Tensor, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
         """Let the episodes of all draws begin as those of the nominal draw, so that the draws alone differ."""
-        if self.step_count != self._first_step:
+        if self.step_count != self._first_step or not self._has_all:
             return drawn
         shape = (self.layout.num_groups, -1, self.grid.episodes)
         split = {key: x.view(*shape, *x.shape[1:]) for key, x in drawn.items()}
         return {key: x[:, :1].expand_as(x).reshape(drawn[key].shape) for key, x in split.items()}
 
+    def take_over(self, other: DisturbedEnv, groups: Sequence[int], rows: Tensor) -> None:
+        """Go on where ``rows`` ``(num_envs,)`` of a larger environment are, which are of its ``groups``.
+
+        Raises:
+            ValueError: the task's state does not say which part belongs to an environment.
+        """
+        # buffers that appear with the first observation and step
+        self.begin_all(other._first_step)
+        self.advance(self.actions)
+        sizes = {
+            (other.num_envs, self.num_envs): rows.cpu(),
+            (other.layout.num_groups, self.layout.num_groups): torch.tensor(groups),
+        }
+        self.task.set_state(_selected(other.task.get_state(), self.task.get_state(), sizes))
+        self.step_count = other.step_count
+        self.progress_buf.copy_(other.progress_buf[rows])
+        width = self.actions.shape[1]
+        for name in ("actions", "_applied"):
+            getattr(self, name).copy_(getattr(other, name)[rows, :width])
+        self._past.copy_(other._past[: len(self._past), rows, :width])
+
     def begin_episodes(self, mask: Tensor) -> None:
         self._past.masked_fill_(mask.view(1, -1, 1), 0.0)
         self._applied.masked_fill_(mask.unsqueeze(1), 0.0)
         super().begin_episodes(mask)
+
+
+def _selected(
+    state: Mapping[str, Tensor], like: Mapping[str, Tensor], sizes: Mapping[tuple[int, int], Tensor]
+) -> dict[str, Tensor]:
+    """Return a state with the shapes of ``like``: of each size that differs, the entries that ``sizes`` names."""
+    chosen = {}
+    for name, x in state.items():
+        shape = like[name].shape if name in like else torch.Size()
+        changed = {dim: pair for dim, pair in enumerate(zip(x.shape, shape)) if pair[0] != pair[1]}
+        if len(shape) != x.dim() or not sizes.keys() >= {*changed.values()}:
+            raise ValueError(f"the state's {name} is {tuple(x.shape)}, and {tuple(shape)} in a smaller environment")
+        for dim, pair in changed.items():
+            x = x.index_select(dim, sizes[pair])
+        chosen[name] = x
+    return chosen
 
 
 def _per_lane(column: np.ndarray, episodes: int) -> Tensor:

@@ -18,12 +18,9 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.words import counted, join_some
-from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.results.stress import FILE, Row, Settings, Stress, read_stress, write_stress
 from envcoder_bench.results.stress_grid import stress_grid
 from envcoder_bench.run.folder.checkpoint import GroupKey
@@ -35,7 +32,7 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv, robot_of
-from envcoder_bench.stress.motion import Motion
+from envcoder_bench.stress.episodes import acting, play
 from envcoder_bench.stress.other_physics import other_physics
 from envcoder_bench.stress.sensors import unmeasured
 from envcoder_bench.tasks.spec import Can
@@ -204,20 +201,6 @@ def _parts(
         yield part
 
 
-def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
-    """Return the policies of all groups as one function of padded observations; each has its own rows alone."""
-    modules = [module.to(env.device) for module in modules]
-
-    def act(obs: Tensor) -> Tensor:
-        actions = torch.zeros_like(env.actions)
-        for g, module in enumerate(modules):
-            rows = env.layout.slice(g)
-            actions[rows, : env.action_dims[g]] = module(obs[rows, : env.obs_dims[g]].contiguous())
-        return actions
-
-    return act
-
-
 def _spec(run: OpenedRun, names: set[str], sim: str, device: str) -> RunSpec:
     """Return the run with these candidates on a device."""
     cfg, spec = run.cfg, run.spec
@@ -239,26 +222,24 @@ def measure_groups(
 ) -> tuple[list[Row], Settings, dict[str, str]]:
     """Return the rows of groups that play at once, the settings with what is absent, and faults by candidate."""
     grid = settings.grid
-    layout = GroupLayout(len(groups), (1 + settings.draws) * settings.episodes)
-    task = build_task(spec, layout.num_envs)
-    robot = robot_of(task)
-    with user_input():
-        env = DisturbedEnv(task, robot, layout, [group.evaluation for group in groups], spec.config.seed, grid)
-        motion = Motion(env)
-    steps = env.full_episode
-    if settings.milliseconds:
-        steps = min(steps, max(1, round(settings.milliseconds / (1000.0 * task.dt))))
-    with torch.no_grad():
-        act = acting(env, [policies[group.key][0] for group in groups])
-        played = run_episodes(env, act, 1, EVALUATION_STEP, steps=steps, recorder=motion).cpu()
-    env.dispatch.poll()
-    shape = (layout.num_groups, 1 + settings.draws, settings.episodes)
+
+    def build(chosen: Sequence[int], lanes: Tensor | None) -> DisturbedEnv:
+        size = (1 + settings.draws) * settings.episodes if lanes is None else lanes.shape[1]
+        layout = GroupLayout(len(chosen), size)
+        task = build_task(spec, layout.num_envs)
+        robot, shapings = robot_of(task), [groups[g].evaluation for g in chosen]
+        with user_input():
+            flat = None if lanes is None else lanes.flatten()
+            return DisturbedEnv(task, robot, layout, shapings, spec.config.seed, grid, flat)
+
+    played = play(build, [policies[group.key][0] for group in groups], settings.milliseconds)
+    shape = (len(groups), 1 + settings.draws, settings.episodes)
     fitness = played.fitness.double().view(shape).mean(dim=2).tolist()
-    whole = (played.length >= steps).double().view(shape).mean(dim=2).tolist()
-    columns = motion.columns()
+    whole = played.whole.double().view(shape).mean(dim=2).tolist()
+    columns = played.motion.columns()
     rows = []
     for g, group in enumerate(groups):
-        if g in env.failures:
+        if g in played.failures:
             continue
         digest = policies[group.key][1]
         for draw in range(1 + settings.draws):
@@ -266,6 +247,6 @@ def measure_groups(
             contacts = moved.pop("new_contacts")
             values = (settings.episodes, fitness[g][draw], whole[g][draw], moved, contacts, digest)
             rows.append(Row(group.name, group.seed, draw, *values))
-    faults = {groups[g].name: str(fault) for g, fault in env.failures.items()}
-    unknown = {group.name: unmeasured(group, task.unmeasured(g)) for g, group in enumerate(groups)}
-    return rows, replace(settings, absent=motion.absent, notes=env.notes, unmeasured=unknown), faults
+    faults = {groups[g].name: str(fault) for g, fault in played.failures.items()}
+    unknown = {group.name: unmeasured(group, of_terms) for group, of_terms in zip(groups, played.unmeasured)}
+    return rows, replace(settings, absent=played.motion.absent, notes=played.notes, unmeasured=unknown), faults

@@ -18,20 +18,24 @@ FEET = ("feet_indices", "extremities_index")  # constants of tasks that name the
 
 
 class Motion:
-    """Measures the motion in a round of episodes; a ``recorder`` of ``run_episodes``.
+    """Measures the motion in a round of episodes; a ``Recorder``.
+
+    Args:
+        env: where the episodes begin; they may ``go_on`` in another one.
 
     Attributes:
         absent: why columns are not measured, by the name of the column.
     """
 
     def __init__(self, env: DisturbedEnv) -> None:
-        self._env, robot = env, env.robot
+        self._env, self._layout, robot = env, env.layout, env.robot
         task, n, device = env.task, env.num_envs, env.device
+        self._rows = torch.arange(n, device=device)  # of the first environment
         self.absent: dict[str, str] = {}
         # efforts: torque limits scale with the motors' strength
         limits = robot.effort_limits
         self._limited = _where(torch.isfinite(limits) & (limits > 0.0), device)
-        self._limits = env.strength.unsqueeze(1) * limits.to(device)[self._limited] * SATURATED
+        self._weakest = limits.to(device)[self._limited] * SATURATED
         if not len(self._limited):
             self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
         speeds = torch.full_like(limits, torch.inf) if robot.velocity_limits is None else robot.velocity_limits
@@ -57,21 +61,31 @@ class Motion:
         self._mass = float(robot.body_masses.sum())
         if not robot.floating:
             self.absent["cost_of_transport"] = "the robot's base is fixed"
-        # sums over the steps of each environment, and numbers of every step
+        # sums over the steps of each episode, and numbers of every step with the episodes' rows
         self._sums = {name: torch.zeros(n, device=device) for name in SUMS}
         self._slip = torch.zeros(2, n, device=device)
         self._touched = torch.zeros(n, len(robot.body_names), dtype=torch.bool, device=device)
-        self._series: dict[str, list[Tensor]] = {"action_acceleration": [], "limit_margin": [], "foot_impact": []}
+        self._series: dict[str, list[tuple[Tensor, Tensor]]] = {
+            name: [] for name in ("action_acceleration", "limit_margin", "foot_impact")
+        }
         self._acted = [torch.zeros_like(env.actions) for _ in range(2)]
         self._widths = env.layout.per_env(torch.tensor(env.action_dims, device=device))
         self._place = robot.root_states[:, :2].clone()
+
+    def go_on(self, env: DisturbedEnv, kept: Tensor) -> None:
+        """Measure the episodes of some rows, ``kept``, in an environment that goes on with them."""
+        self._env, self._rows = env, self._rows[kept]
+        self._acted = [x[kept, : env.actions.shape[1]] for x in self._acted]
+        self._widths, self._place, self._loaded = self._widths[kept], self._place[kept], self._loaded[kept]
+        if self._feet is not None:
+            self._points, self._points_before = env.robot.track(self._feet.tolist()), self._points_before[kept]
 
     def step(self, t: int, active: Tensor, ended: Tensor) -> None:
         """Measure the ``t``-th step of the environments that it does not end."""
         env, robot, alive = self._env, self._env.robot, active & ~ended
         if t == 0:
             self._place.copy_(robot.root_states[:, :2])
-        self._sums["steps"] += alive
+        self._count("steps", alive)
         # actions: second differences, from the third step on
         acceleration = env.actions - 2.0 * self._acted[0] + self._acted[1]
         self._acted = [env.actions.clone(), self._acted[0]]
@@ -79,22 +93,23 @@ class Motion:
         self._add("action_acceleration", rate, alive if t >= 2 else torch.zeros_like(alive))
         # efforts and joints
         if "torque_saturation" not in self.absent:
-            full = (robot.dof_force[:, self._limited].abs() >= self._limits).float().sum(dim=1)
-            self._sums["saturated"] += alive * full / len(self._limited)
+            limits = env.strength.unsqueeze(1) * self._weakest
+            full = (robot.dof_force[:, self._limited].abs() >= limits).float().sum(dim=1)
+            self._count("saturated", alive * full / len(self._limited))
         if "velocity_saturation" not in self.absent:
             full = (robot.dof_vel[:, self._fast].abs() >= self._speeds).float().sum(dim=1)
-            self._sums["fast"] += alive * full / len(self._fast)
+            self._count("fast", alive * full / len(self._fast))
         if "limit_margin" not in self.absent:
             pos = robot.dof_pos[:, self._ranged]
             margin = torch.minimum(pos - self._lower, self._upper - pos) / (self._upper - self._lower)
             self._add("limit_margin", margin.amin(dim=1), alive)
-        self._sums["energy"] += alive * _summed((robot.dof_force * robot.dof_vel).abs()) * env.task.dt
+        self._count("energy", alive * _summed((robot.dof_force * robot.dof_vel).abs()) * env.task.dt)
         moved = robot.root_states[:, :2] - self._place
         self._place.copy_(robot.root_states[:, :2])
-        self._sums["way"] += alive * torch.sqrt(_summed(moved * moved))
+        self._count("way", alive * torch.sqrt(_summed(moved * moved)))
         # contacts
         force = torch.sqrt(_summed(robot.contact_forces * robot.contact_forces))
-        self._touched |= alive.unsqueeze(1) & (force > TOUCH)
+        self._touched[self._rows] |= alive.unsqueeze(1) & (force > TOUCH)
         if self._feet is not None:
             self._step_of_feet(t, force[:, self._feet], alive)
 
@@ -108,17 +123,20 @@ class Motion:
         moved = (points - self._points_before)[..., :2]
         speed = torch.sqrt(_summed(moved * moved)) / self._env.task.dt
         both = (loaded & self._loaded & alive.unsqueeze(1)).float()
-        self._slip += torch.stack([_summed(speed * both), _summed(both)])
+        self._slip[:, self._rows] += torch.stack([_summed(speed * both), _summed(both)])
         self._loaded = loaded
         self._points_before.copy_(points)
 
     def _add(self, name: str, values: Tensor, where: Tensor) -> None:
-        self._series[name].append(torch.where(where, values, torch.nan))
+        self._series[name].append((self._rows, torch.where(where, values, torch.nan)))
+
+    def _count(self, name: str, values: Tensor) -> None:
+        self._sums[name][self._rows] += values
 
     def columns(self) -> list[list[dict[str, Any]]]:
         """Return the columns by group and draw; NaN where nothing was measured."""
         env, grid = self._env, self._env.grid
-        shape = (env.layout.num_groups, -1, grid.episodes)
+        shape = (self._layout.num_groups, -1, grid.episodes)
         sums = {name: x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for name, x in self._sums.items()}
         slip, stood = (x.cpu().numpy().astype(np.float64).reshape(shape).sum(axis=2) for x in self._slip)
         touched = np.any(self._touched.cpu().numpy().reshape(*shape, len(env.robot.body_names)), axis=2)
@@ -152,8 +170,11 @@ class Motion:
         """Return a percentile over steps and episodes, ``(groups, draws)``."""
         series = self._series[name]
         if not series:
-            return np.full((shape[0], self._env.layout.envs_per_group // shape[2]), np.nan)
-        steps = torch.stack(series, dim=1).view(shape[0], -1, shape[2] * len(series))
+            return np.full((shape[0], self._layout.envs_per_group // shape[2]), np.nan)
+        steps = torch.full((self._layout.num_envs, len(series)), torch.nan, device=self._env.device)
+        for t, (rows, values) in enumerate(series):
+            steps[rows, t] = values
+        steps = steps.view(shape[0], -1, shape[2] * len(series))
         ordered, count = steps.sort(dim=2).values, steps.isfinite().sum(dim=2, keepdim=True)  # NaN last
         place = (count - 1).clamp(min=0).double() * (percent / 100.0)
         low, high = (ordered.gather(2, x.long()).double() for x in (place.floor(), place.ceil()))

@@ -151,7 +151,7 @@ def test_isaac_gym_task_is_exported_without_command_and_model(tmp_path):
         '"""Upright."""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0].cos()\n'
     )
     words = [*QUICK[:4], "--task", ROD, "--fitness", tmp_path / "fitness.py", "--num_envs_per_candidate", 4]
-    words += ["--learning_iterations", 1, "evaluation.num_envs=2", "evaluation.final_episodes=2"]
+    words += ["--no_baselines", "--learning_iterations", 1, "evaluation.num_envs=2", "evaluation.final_episodes=2"]
     candidate = write_candidates(tmp_path, {"mine": "def compute_reward(dof_pos):\n    return dof_pos[:, 0].cos()\n"})
     folder = run(tmp_path / "run", *words, "train.params.config.horizon_length=8", "--candidates", *candidate)
     done = export_policy(folder, "mine")

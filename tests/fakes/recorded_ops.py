@@ -1,6 +1,7 @@
-"""A stand-in for CUDA graphs on a CPU: the operators of a call, which are executed again in the same memory."""
+"""A stand-in for CUDA graphs on a CPU: operators and Warp's launches of a call, executed again in the same memory."""
 
 import torch
+import warp as wp
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -15,6 +16,18 @@ class _Record(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.ops, self.written = [], []
+
+    def __enter__(self):
+        self._launch, wp.launch = wp.launch, self._launched
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        wp.launch = self._launch
+        return super().__exit__(*error)
+
+    def _launched(self, *args, **kwargs):
+        self._launch(*args, **kwargs)
+        self.ops.append((self._launch, args, kwargs, None))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -9,12 +9,12 @@ Nodes = list[list[Any]]
 
 
 def every_node(op: str) -> Iterator[Nodes]:
-    """Yield programs that end in a node of ``op``, with up to three arguments of all kinds."""
+    """Yield programs that end in a node of ``op``, with up to two arguments of all kinds, or three of a select."""
     for kind in KINDS:
         if op == "load":
             yield [[op, kind, [], 0, "progress_buf" if kind == "i64" else "dof_pos", 0]]
             continue
-        for count in range(4):
+        for count in (3,) if op == "select" else range(3):
             for kinds in itertools.product(KINDS, repeat=count):
                 if len(set(kinds)) > 2:
                     continue

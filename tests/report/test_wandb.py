@@ -65,6 +65,7 @@ def sent(folder):
         every = complete(path)
         head = next(record.run for record in every if record.HasField("run"))
         own = found.setdefault(head.display_name, {"run": head, "history": [], "summary": {}, "artifacts": {}})
+        assert own["run"].run_id == head.run_id, "a resumed run goes on in its own, in a file more"
         own["config"] = items(head.config.update)
         for record in every:
             if record.HasField("history"):
@@ -92,10 +93,27 @@ def complete(path):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def resumed(tmp_path_factory):
+    """A run that was stopped after two of its three iterations, and the names of its W&B runs when it was."""
     made = tmp_path_factory.mktemp("wandb")
     files = write_candidates(made / "files", CANDIDATES)
-    return run(made / "run", *WORDS, "--candidates", *files, "--video", 0)
+    iterate = Session.iterate
+
+    def stopped(self):
+        iterate(self)
+        self.stop(2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "iterate", stopped)
+        folder = run(made / "run", *WORDS, "--candidates", *files, "--video", 0, expect=130)
+    before = {name: own["run"].run_id for name, own in sent(folder).items()}
+    assert main(["--resume", str(folder)]) == 0
+    return folder, before
+
+
+@pytest.fixture
+def folder(resumed):
+    return resumed[0]
 
 
 def test_each_candidate_and_seed_has_a_wandb_run_in_one_group(folder):
@@ -141,21 +159,10 @@ def test_report_and_videos_are_artifacts(folder, tmp_path):
     assert any("videos/cosine/_type" in row for row in own["history"])
 
 
-def test_resumed_run_continues_its_wandb_runs(tmp_path, monkeypatch):
-    files = write_candidates(tmp_path / "files", {"cosine": CANDIDATES["cosine"]})
-    iterate = Session.iterate
-
-    def stopped(self):
-        iterate(self)
-        self.stop(2)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "iterate", stopped)
-        output = run(tmp_path / "run", *WORDS, "--candidates", *files, "--video", 0, expect=130)
-    before = {name: own["run"].run_id for name, own in sent(output).items()}
-    assert main(["--resume", str(output)]) == 0
-    after = sent(output)
-    assert {name: own["run"].run_id for name, own in after.items() if name in before} == before
+def test_resumed_run_continues_its_wandb_runs(resumed):
+    folder, before = resumed
+    after = sent(folder)
+    assert before and {name: own["run"].run_id for name, own in after.items() if name in before} == before
     assert [row["env_steps"] for row in after["cosine, seed 0"]["history"]] == [16, 32, 48]
 
 

@@ -57,7 +57,7 @@ def test_enough_seeds_that_all_learn_are_not_luck():
 
 @pytest.mark.parametrize("candidates", [1, 2])
 @pytest.mark.parametrize(
-    ("name", "seeds"), [(f"learns or not, {p}", n) for p in ("0.5", "0.7", "0.7, untrained known") for n in (3, 5)]
+    ("name", "seeds"), [(f"learns or not, {p}", n) for p in ("0.5", "0.7, untrained known") for n in (3, 5)]
 )
 def test_candidates_whose_seeds_learn_or_not_are_not_marked(name, seeds, candidates):
     found = equal_family(name, candidates, seeds, 100)
@@ -253,7 +253,7 @@ def test_those_who_are_no_contenders_have_together_little_of_the_likeliest():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "candidates"),
-    [("cluster of equal good ones", 12), ("cluster of equal good ones", 60), ("cluster of good ones", 12)],
+    [("cluster of equal good ones", 12), ("cluster of good ones", 12)],
 )
 def test_the_first_of_a_cluster_is_not_taken_for_the_best(name, candidates):
     runs = 120
@@ -309,9 +309,8 @@ def test_levels_of_all_looks_are_five_percent():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["normal", "learns or not, 0.7"])
-def test_a_run_that_is_extended_until_it_has_a_mark_has_a_false_one_in_five_percent(name):
-    assert extended_family(name, 1, 300)["marked"] <= beyond(0.05, 300)
+def test_a_run_that_is_extended_until_it_has_a_mark_has_a_false_one_in_five_percent():
+    assert extended_family("normal", 1, 300)["marked"] <= beyond(0.05, 300)
 
 
 def test_looks_are_those_of_the_runs_configs():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from simulated_runs import CASES, seed_of
 
-from envcoder_bench.report.terms.plot import plot_study
+from envcoder_bench.report.terms.plot import plot_sweep
 from envcoder_bench.report.terms.table import (
     render_studies,
     seeds_that_show,
@@ -270,30 +270,33 @@ def sweep(names, values):
     return studies(made, rows)
 
 
+SWEEPS = [
+    (["effort"], [[0, 0.5, 1, 2, 4]]), (["a", "b"], [[0, 1, 10], [1, 2]]), (["a", "b", "c"], [[0, 1], [1, 2], [1, 3]]),
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("names", "values"),
-    [
-        (["effort"], [[0, 0.5, 1, 2, 4]]),
-        (["a", "b"], [[0, 1, 10], [1, 2]]),
-        (["a", "b", "c"], [[0, 1], [1, 2], [1, 3]]),
-    ],
-)
-def test_pictures_and_sections(tmp_path, names, values):
-    found = [*example(), *example(seeds=1), *sweep(names, values)]
+def test_pictures_and_sections(tmp_path):
+    swept = [study for names, values in SWEEPS for study in sweep(names, values)]
+    found = [*example(), *example(seeds=1), *swept]
     for number, study in enumerate(found):
-        file = plot_study(study, tmp_path / f"{number}.png", "Task")
-        assert file.read_bytes()[:4] == b"\x89PNG" and file.stat().st_size > 3000
-    text = render_studies(found[-1:])
-    assert all(name in text for name in names) and "the original" in text
+        if study.is_sweep:
+            file = plot_sweep(study, tmp_path / f"{number}.png", "Task")
+            assert file.read_bytes()[:4] == b"\x89PNG" and file.stat().st_size > 3000
+    for study, (names, _) in zip(swept, SWEEPS, strict=True):
+        text = render_studies([study])
+        assert all(name in text for name in names) and "the original" in text
     sections = study_sections(found, {"m": b"\x89PNG"}, "runs/a")
-    assert len(sections) == 3 and len({one.anchor for one in sections}) == 3
-    assert "data:image/png" in sections[0].body and "left out" in sections[0].body
+    assert len(sections) == 5 and len({section.anchor for section in sections}) == 5
+    assert "data:image/png" in sections[-1].body and "left out" in sections[0].body
+    # five of seven changes have an effect: an interval, or of one seed a point
+    assert sections[0].body.count('class="interval"') == sections[1].body.count('class="interval"') == 5
 
 
 def test_picture_without_any_fitness(tmp_path):
     rows = [Result(name, 0, FAILED) for name in ("m", "m.1")]
     for variant in (Variant("m", TERMS, "a", 0.0), Variant("m", SWEEP, values={"a": 2.0}, usual={"a": 1.0})):
         (study,) = studies({"m.1": variant}, rows)
-        assert plot_study(study, tmp_path / "a.png", "Task").is_file()
-        assert "failed" in render_studies([study])
+        if study.is_sweep:
+            assert plot_sweep(study, tmp_path / "a.png", "Task").is_file()
+        assert "failed" in render_studies([study]) and "failed" in study_sections([study], {})[0].body

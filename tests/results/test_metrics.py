@@ -1,8 +1,9 @@
 import math
-import subprocess
+import os
 import sys
 
 import pytest
+from forked import Forked
 
 from envcoder_bench.results.metrics import METRICS
 from envcoder_bench.results.ranking import rank
@@ -44,10 +45,22 @@ print(render_table(ranked, "meaning"))
 
 @pytest.mark.slow
 def test_a_metric_is_added_in_one_place(tmp_path):
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    head, row = (line.split() for line in done.stdout.splitlines() if line.split()[:1] in (["#"], ["1"]))
-    assert dict(zip(reversed(head), reversed(row)))["J"] == "32" and "J: joules of an episode" in done.stdout
+    """In a fork, which imports the package anew."""
+    printed = tmp_path / "stdout"
+
+    def work():
+        for name in [name for name in sys.modules if name.split(".")[0] == "envcoder_bench"]:
+            del sys.modules[name]
+        os.chdir(tmp_path)
+        exec(PROGRAM, {})
+        sys.stdout.flush()
+        return 0
+
+    done = Forked(work, tmp_path / "stderr", str(printed)).waited()
+    assert done.returncode == 0, done.communicate()[1]
+    shown = printed.read_text(encoding="utf-8")
+    head, row = (line.split() for line in shown.splitlines() if line.split()[:1] in (["#"], ["1"]))
+    assert dict(zip(reversed(head), reversed(row)))["J"] == "32" and "J: joules of an episode" in shown
 
 
 def test_metrics_join_over_seeds():

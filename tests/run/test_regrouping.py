@@ -100,7 +100,6 @@ def _rows(folder):
 @pytest.mark.parametrize(
     "task, files, more, regroups",
     [
-        ("Cartpole", CARTPOLE, ["task.env.episodeLength=10"], True),
         ("Cartpole", dict(list(CARTPOLE.items())[:3]), ["task.env.episodeLength=10"], False),
         (
             "Anymal",

@@ -104,13 +104,12 @@ def test_it_changes_no_bit_of_a_training(files, whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["evaluate_untrained", "UntrainedEvaluated", "Session"])  # before, within, after it
-def test_killed_run_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch, place):
+def test_run_killed_between_its_evaluation_and_its_record_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch):
     def die(*args, **kwargs):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, place, die)
+        patch.setattr(worker, "UntrainedEvaluated", die)
         with pytest.raises(Killed):
             main([*map(str, WORDS), "--candidates", *map(str, files), "--output_dir", str(tmp_path / "run")])
     assert resume(tmp_path / "run").complete

@@ -114,9 +114,9 @@ def _alive():
     return [type(x) for x in gc.get_objects() if type(x) in (GroupedVecTask, MujocoCpu, GroupedPPO)]
 
 
-@pytest.mark.parametrize("place, resume_with", [((2, 2), "more"), ((3, 1), "the same memory")])
-def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, together, limit, place, resume_with, capsys):
-    output = tmp_path / "run"
+def test_run_killed_in_a_later_wave_resumes_with_more_memory_to_the_same_result(tmp_path, together, limit, capsys):
+    """A run with the same memory has fewer ways to go wrong: its plan is the same if nothing of it is saved."""
+    output, place = tmp_path / "run", (2, 2)
     with stopped_when(lambda: _reached(output, place)):
         run(output, *_words(tmp_path), *limit)
     assert not (output / "summary.json").exists()
@@ -132,9 +132,8 @@ def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, togethe
     ]
     finished = {path: path.stat().st_mtime_ns for path in policies}
     assert finished
-    if resume_with == "more":
-        config = output / "config.yaml"
-        config.write_text(config.read_text().replace(f"max_memory: {limit[1]}", "max_memory: null"))
+    config = output / "config.yaml"
+    config.write_text(config.read_text().replace(f"max_memory: {limit[1]}", "max_memory: null"))
     capsys.readouterr()
     assert eval_shapers.main(["--resume", str(output)]) == 0
     _assert_alike(output, together)

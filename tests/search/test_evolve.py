@@ -1,11 +1,7 @@
 """Evolution without a model: three operations; proposals are new, valid, reproducible, and improve."""
 
 import ast
-import json
 import math
-import os
-import subprocess
-import sys
 from random import Random
 
 import pytest
@@ -291,7 +287,7 @@ def test_every_term_has_the_value_computed_by_hand():
 def test_terms_are_finite_on_every_task(task):
     keys = state_of(task)
     found, state = quantities(keys), tensors(keys)
-    for seed in range(60):
+    for seed in range(20):
         _, text = draw_term(found, Random(seed))
         value = call(text, state)
         assert value.shape == (N,) and value.is_floating_point() and torch.isfinite(value).all(), text
@@ -306,7 +302,7 @@ def test_without_the_state_there_are_no_new_terms():
 def test_search_finds_the_terms_that_a_fitness_asks_for():
     """The fitness is the correlation with a reward of three terms, of which the start has one.
 
-    Measured: 0.59 at the start, 0.66 to 0.95 after six rounds with seeds 7 to 14; 0.72 and 0.66 here.
+    Measured: 0.59 at the start, 0.66 to 0.95 after six rounds with seeds 7 to 14; 0.72 here.
     """
     keys = state_of("Ant")
     states = tensors(keys, seed=1)
@@ -324,24 +320,23 @@ def test_search_finds_the_terms_that_a_fitness_asks_for():
         return archive.best().fitness
 
     first = fitness(start("Ant").baselines["unshaped"].source)
-    gains = [search(seed) - first for seed in (7, 8)]
-    assert min(gains) > 0.05 and max(gains) > 0.1, gains
+    assert search(7) > first + 0.1
 
 
 # proposals
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["Cartpole", "AllegroHand"])
-def test_proposals_pass_the_check(task):
-    proposals = EvolveProposer(seed=1, state=state_of(task)).propose(with_shipped(task), 2, 30)
-    proposals += EvolveProposer(REWARD, None, 7, ["unshaped"], state=state_of(task)).propose(start(task), 1, 10)
-    assert len(proposals) == 40 and any("of the state" in p.origin for p in proposals)
+@pytest.mark.parametrize(("task", "count"), [("Cartpole", 30), ("AllegroHand", 10)])
+def test_proposals_pass_the_check(task, count):
+    proposals = EvolveProposer(seed=1, state=state_of(task)).propose(with_shipped(task), 2, count)
+    proposals += EvolveProposer(REWARD, None, 7, ["unshaped"], state=state_of(task)).propose(start(task), 1, 5)
+    assert len(proposals) == count + 5 and any("of the state" in p.origin for p in proposals)
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
     cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
     files = [CandidateSource(f"{p.name}_{k}", f"{k}.py", p.source) for k, p in enumerate(proposals)]
     passed, failed = prepare(RunSpec.of(cfg, files))
-    assert len(passed) >= 37, {name: str(error) for name, error in failed.items()}
+    assert len(passed) >= count + 4, {name: str(error) for name, error in failed.items()}
 
 
 @pytest.mark.parametrize("task", FEW_TASKS)
@@ -402,8 +397,9 @@ def test_only_requested_functions_are_proposed():
         assert "ACTION_DIM" not in proposal.source
 
 
-def described(archive, seed=0, round=4, count=12):
-    return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
+def described(archive, seed=0, round=4, count=12, state=None):
+    proposals = EvolveProposer(seed=seed, state=state).propose(archive, round, count)
+    return [(p.name, p.source, p.parents, p.origin) for p in proposals]
 
 
 @pytest.mark.slow
@@ -414,19 +410,6 @@ def test_proposals_depend_only_on_archive_round_and_seed():
     assert described(archive, count=6)[3:] == first[3:6]  # what is no elite does not depend on how many are asked
     assert described(archive, seed=1) != first
     assert [text for _, text, *_ in described(archive, round=5)] != [text for _, text, *_ in first]
-
-
-@pytest.mark.slow
-def test_proposals_are_independent_of_the_hash_seed():
-    script = (
-        "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
-        "from test_evolve import described, with_shipped\nprint(json.dumps(described(with_shipped('Anymal'))))"
-    )
-    root = project_folder("user_functions").parent
-    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == json.loads(json.dumps(described(with_shipped("Anymal"))))
 
 
 def test_repair_is_another_variant_of_the_same_parent():

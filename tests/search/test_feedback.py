@@ -159,7 +159,7 @@ def test_candidates_without_their_source_have_a_line():
     file = f"The file of r2_06:\n```python\n{source('r2_06').strip()}\n```"
     assert file in section(whole, "Failed in the last round")
     # with less room, the best keeps its source longest
-    for limit in range(700, len(whole), 100):
+    for limit in range(700, len(whole), 500):
         text = feedback(known, limit)
         assert len(text) <= limit
         assert source(full[0]).strip() in text or limit < 900

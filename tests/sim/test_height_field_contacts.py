@@ -54,7 +54,7 @@ def model_of(kind, heights, spacing):
 
 
 @functools.cache
-def touching(kind, make, spacing, count=100):
+def touching(kind, make, spacing, count=40):
     """A model, and random poses lowered until the shape is 0.2 to 4 mm deep in MuJoCo's own contacts; the depths."""
     model = model_of(kind, make(spacing), spacing)
     rng, data = np.random.default_rng(0), mujoco.MjData(model)

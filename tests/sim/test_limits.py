@@ -27,9 +27,7 @@ REFUSED = [
     ("root_states", (2,), -2 * MAX_QPOS),
     ("root_states", (5,), torch.nan),
     ("root_states", (8,), 2 * MAX_QVEL),
-    ("root_states", (12,), torch.inf),
     ("dof_pos", (3,), 1e6),
-    ("dof_pos", (0,), torch.nan),
     ("dof_vel", (11,), -1.01 * MAX_QVEL),
     ("dof_vel", (1,), torch.nan),
 ]

@@ -11,7 +11,7 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.sim.base import Variation
-from envcoder_bench.stress.measure import acting
+from envcoder_bench.stress.episodes import acting
 
 TEXT = """
 def compute_observation(obs_buf, dof_vel):

@@ -16,7 +16,7 @@ from envcoder_bench.__main__ import main as verbs_main
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import cache
-from envcoder_bench.core.errors import Stopped, UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.policy_files import read_policy
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.config import compose_config
@@ -26,9 +26,8 @@ from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.archive import read_archive
-from envcoder_bench.search.launch import start
+from envcoder_bench.search.loop import Search
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-from envcoder_bench.search.screen import View
 from envcoder_bench.sources import outside, registry
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.contract import TaskContract, task_contract
@@ -435,25 +434,23 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
         _ = open_run("run").spec
 
 
-class KilledInRound2(View):
-    def say(self, text):
-        if "round 2 of" in text:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.slow
-def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, capsys):
+def test_search_on_an_outside_task_resumes(folder, tmp_path, capsys, monkeypatch):
+    """To the same result, as any search: see tests/search/test_auto_shape.py."""
     task = "pendulum.task:Pendulum"
     words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
-    assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
-    archive = read_archive(tmp_path / "search" / "archive.json")
-    assert [attempt.status for attempt in archive.attempts] == ["ok"] * 2
-    assert all(len(archive.baselines[name].by_seed) == 2 for name in ("human", "unshaped"))
-    config = OmegaConf.load(tmp_path / "search" / "config.yaml")
+    train = Search._train
+
+    def killed(search, round):
+        if round.number == 2:
+            raise SystemExit
+        return train(search, round)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Search, "_train", killed)
+        auto_shape.main([*words, *SEARCH, "--output_dir", "other"])
+    config = OmegaConf.load(tmp_path / "other" / "config.yaml")
     assert config.task == task and "untrusted=true" in config.overrides
-    with pytest.raises(Stopped):
-        start(task, "evolve", overrides=config.overrides[:-1] + SEARCH, output_dir=Path("other"), view=KilledInRound2())
-    assert not (tmp_path / "other" / "rounds" / "2").exists()
     forget()
     (tmp_path / "pendulum").rename(tmp_path / "moved")
     assert auto_shape.main(["--resume", "other"]) == 2
@@ -462,5 +459,6 @@ def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, 
     assert told.endswith("; make it importable again, or set task in this file to its new address")
     (tmp_path / "moved").rename(tmp_path / "pendulum")
     assert auto_shape.main(["--resume", "other"]) == 0
-    one, other = ((tmp_path / name / "archive.json").read_text(encoding="utf-8") for name in ("search", "other"))
-    assert one == other
+    archive = read_archive(tmp_path / "other" / "archive.json")
+    assert [attempt.status for attempt in archive.attempts] == ["ok"] * 2
+    assert all(len(archive.baselines[name].by_seed) == 2 for name in ("human", "unshaped"))

@@ -55,6 +55,7 @@ def test_fault_of_a_task_ends_check_and_run_with_one_line(folder, capsys, file, 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_check")
 def test_state_that_stays_as_it_was_built_is_reported(folder, capsys):
     """A source that computes a number gives that of the first state, for ever."""
     field = '        "height": Field((), "m", "of the tip", lambda task: torch.cos(task.sim.dof_pos[:, 0])),\n'
@@ -120,6 +121,7 @@ def test_meshes_of_included_and_attached_files_count_as_the_task(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_check")
 def test_check_task_verb_prints_the_faults(folder, capsys):
     assert verbs_main(["check-task", "pendulum", "--sim", "mujoco_cpu", "--device", "cpu"]) == 0
     assert capsys.readouterr().out == "pendulum: all checks pass\n"
@@ -132,6 +134,7 @@ def test_check_task_verb_prints_the_faults(folder, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_check")
 def test_check_task_reports_all_faults(folder):
     change(
         folder / "task.py",

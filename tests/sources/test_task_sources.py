@@ -37,6 +37,7 @@ CANDIDATES = {
     f"def compute_reward(position):\n    return {k} * own(position)\n"
     for k in (1, 2, 3, 4)
 }
+FEW = {name: CANDIDATES[name] for name in ("c1", "c2")}  # a race needs four
 TINY = {
     "num_envs_per_candidate": 4, "learning_iterations": 4, "sim": "mujoco_cpu", "device": "cpu",
     "overrides": ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=4", "task.steps=12",
@@ -123,16 +124,16 @@ def test_task_fulfils_its_contract_and_candidates_are_checked(package):
 
 @pytest.mark.slow
 def test_run_is_resumed_extended_raced_exported_and_replayed(package):
-    whole = evaluate("beads:Bead", CANDIDATES, output_dir="whole", seeds=2, **TINY)
-    assert set(whole.results["candidate"]) >= {*CANDIDATES, "human", "unshaped"} and not whole.results["error"].any()
+    whole = evaluate("beads:Bead", FEW, output_dir="whole", seeds=2, **TINY)
+    assert set(whole.results["candidate"]) >= {*FEW, "human", "unshaped"} and not whole.results["error"].any()
     # stopped, resumed and extended: the same bits
     stopper, tiny = StopAfter(), {**TINY, "output_dir": "parts"}
-    evaluate("beads:Bead", CANDIDATES, reporter=stopper, stop=stopper.stop, **tiny)
+    evaluate("beads:Bead", FEW, reporter=stopper, stop=stopper.stop, **tiny)
     assert not Path("parts/summary.json").exists()
     parts = resume("parts")
     extended = extend("parts", seeds=2)
     assert parts.complete and extended.complete
-    for name in CANDIDATES:
+    for name in FEW:
         for file in ("policy_seed_0.pth", "policy_seed_1.pth"):
             a, b = (Path(run) / "candidates" / name / file for run in ("whole", "parts"))
             assert a.read_bytes() == b.read_bytes()

@@ -9,7 +9,7 @@ from scripted_policies import Script, groups_of
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.stress.commands import LEVELS, STILL, probe_commands, responses
-from envcoder_bench.stress.measure import acting
+from envcoder_bench.stress.episodes import acting
 from envcoder_bench.stress.sensors import unmeasured
 from envcoder_bench.tasks.sim_task import SimTask
 

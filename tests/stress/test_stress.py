@@ -10,6 +10,7 @@ import torch
 from helpers import CARTPOLE_QUICK, SETTINGS, SHORT, refused
 from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS
 from scripted_policies import groups_of, stress_of
+from torch import nn
 
 from envcoder_bench import evaluate
 from envcoder_bench import stress_run as stress_in_python
@@ -21,10 +22,10 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.report.stress import render_stress
-from envcoder_bench.results.stress import FILE, Settings
+from envcoder_bench.results.stress import FILE, Row, Settings
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.prepare.environments import build_env, build_task
-from envcoder_bench.stress import measure
+from envcoder_bench.stress import episodes, measure
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.measure import Asked, stress_run
 from envcoder_bench.stress.other_physics import other_physics
@@ -284,3 +285,50 @@ def _counted(function, calls):
         return function(*args)
 
     return call
+
+
+@pytest.mark.parametrize("narrows", [False, True], ids=["groups leave", "environments leave"])
+def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(narrows, monkeypatch):
+    scripts = {**BALANCE, "falls": lambda obs: torch.ones(len(obs), 1)}
+    names, settings = ["delay_fragile", "falls"], dataclasses.replace(SMALL, draws=8, milliseconds=1600)
+
+    def rows() -> tuple[Row, ...]:
+        return stress_of(*groups_of("Cartpole", CARTPOLE, names), scripts, settings).rows
+
+    whole, sizes = rows(), []
+    take_over = DisturbedEnv.take_over
+
+    def noted(self, other, groups, kept):
+        sizes.append((other.layout, self.layout))
+        take_over(self, other, groups, kept)
+        assert torch.equal(self.observe(), other.observe()[kept])
+
+    monkeypatch.setattr(DisturbedEnv, "take_over", noted)
+    monkeypatch.setattr(episodes, "WORTH", {"cpu": 0})
+    monkeypatch.setattr(episodes, "LOOK", 10)
+    monkeypatch.setattr(episodes, "_may_narrow", lambda env: narrows)
+    assert str(rows()) == str(whole)
+    assert sizes and sizes[-1][1].num_groups < len(names)
+    assert narrows == any(new.envs_per_group < old.envs_per_group for old, new in sizes)
+
+
+def test_policies_of_one_architecture_are_one_batch():
+    torch.manual_seed(0)
+    modules = [nn.Sequential(nn.Linear(width, 8), nn.ELU(), nn.Linear(8, 2)) for width in (3, 3, 4, 3)]
+    modules.append(nn.Sequential(nn.Linear(3, 8), Scaled(1.0), nn.Linear(8, 2)))
+    modules.append(nn.Sequential(nn.Linear(3, 8), Scaled(2.0), nn.Linear(8, 2)))
+    calls = episodes.batched(modules, [(3, 2), (3, 2), (4, 2), (3, 2), (3, 2), (3, 2)])
+    assert sorted(members for members, _ in calls) == [[0, 1, 3], [2], [4], [5]]  # what differs in a number is alone
+    obs = torch.randn(3, 5, 3)
+    together = next(call for members, call in calls if members == [0, 1, 3])(obs)
+    alone = torch.stack([modules[k](x) for k, x in zip((0, 1, 3), obs)])
+    assert torch.allclose(together, alone, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.factor * x

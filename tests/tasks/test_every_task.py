@@ -15,6 +15,10 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 ON_CUDA = [pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()]
 WHERE = ("name", "sim", "device")
 EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *ON_CUDA])
+# objects, sites and a Jacobian; cubes in hands; levels of a terrain. The others have less, by the same code
+THREE = pytest.mark.parametrize(
+    WHERE, [*((x, "mujoco_cpu", "cpu") for x in ("FrankaCubeStack", "AllegroHand", "AnymalTerrain")), *ON_CUDA]
+)
 
 
 def overrides(name, sim, as_shipped=False):
@@ -28,13 +32,17 @@ def episode(name, steps):
 
 
 @EVERY
-@pytest.mark.parametrize(
-    "check",
-    ["fields", "fitness", "ends", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
-)
-def test_task_passes_all_checks(name, sim, device, check):
+@pytest.mark.parametrize("check", ["fields", "fitness", "ends", "rollout"])
+def test_task_passes_the_fast_checks(name, sim, device, check):
     words = overrides(name, sim, check == "fields")
     assert list(getattr(TaskCheck(name, sim, device, words), check)()) == []
+
+
+@SLOW
+@THREE
+@pytest.mark.parametrize("check", ["reset", "restore", "paired"])
+def test_task_is_reset_restored_and_paired(name, sim, device, check):
+    assert list(getattr(TaskCheck(name, sim, device, overrides(name, sim)), check)()) == []
 
 
 @SLOW
@@ -44,7 +52,7 @@ def test_task_of_objects_sites_and_a_jacobian_is_reset_with_warp():
 
 
 @SLOW
-@EVERY
+@THREE
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
     """In the training environment, with both baselines, longer than an episode."""
     words = [*overrides(name, sim), episode(name, 50)]

@@ -54,6 +54,21 @@ def test_group_trains_bitwise_equal_alone_and_in_runs_of_3_and_8_with_failures(c
     assert_bitwise(among_3.weights(0), among_8.weights(5))
 
 
+@pytest.mark.parametrize("critics", [[], [4, 6, 7, 5]], ids=["alike", "asymmetric"])
+def test_groups_in_one_block_learn_as_in_their_own(critics: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups share a block on CUDA alone: on a CPU nothing that crosses the groups of a block would be seen."""
+    apart = make_run(critics, [0, 1, 2, 3]).train(3)
+    monkeypatch.setattr("envcoder_bench.trainers.ppo.trainer.cut_equal_blocks", lambda keys, _: [slice(0, len(keys))])
+    together = make_run(critics, [0, 1, 2, 3]).train(3)
+    assert (len(apart.trainer.blocks), len(together.trainer.blocks)) == (4, 1)
+    for group in range(4):
+        for key, value in apart.weights(group).items():
+            torch.testing.assert_close(together.weights(group)[key], value, rtol=1e-4, atol=1e-5, msg=key)
+    for name, values in apart.stats.items():
+        torch.testing.assert_close(together.stats[name], values, rtol=1e-3, atol=1e-4, msg=name)
+    assert len(set(apart.stats["learning_rate"].tolist())) > 1  # groups with one rate would share it unnoticed
+
+
 def test_groups_are_isolated_with_a_network_of_common_size() -> None:
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}
     alone = Run(make_env([0], 16), network__mlp=network)

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcoder_bench.core.words import counted, decimal_places, fixed, number
+from envcoder_bench.core.words import counted, decimal_places, fixed
 from envcoder_bench.report.certainty import lost_seeds, ties
 from envcoder_bench.report.page.charts import colours
+from envcoder_bench.report.page.intervals import Axis, Interval
 from envcoder_bench.results.metrics import METRICS, is_known
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.tie_groups import letters
@@ -54,7 +55,10 @@ def ranking_values(
         target: the fitness to which the page's script writes the env-steps of each candidate; None for no such column.
         best: whether the run has a best candidate; with variants it compares these with their originals only.
     """
-    palette, decimals, axis = colours(ranked), fitness_decimals(ranked), Axis(ranked)
+    palette, decimals = colours(ranked), fitness_decimals(ranked)
+    measured = [row for row in ranked if row.rank is not None]
+    human = next((row.fitness for row in measured if row.name == HUMAN), None)
+    axis = Axis([_interval(row) for row in measured], human)
     rows = [
         {
             "row": row,
@@ -83,7 +87,7 @@ def fitness_decimals(ranked: Sequence[Ranked]) -> int:
     return decimal_places([row.fitness for row in ranked if row.rank is not None])
 
 
-def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed: bool) -> dict[str, Any]:
+def _cells(row: Ranked, decimals: int, axis: Axis, score: float | None, speed: bool) -> dict[str, Any]:
     """Return the cells by column; None where nothing is known."""
 
     def cell(value: float | None, text: str, kind: str = "", more: str = "") -> Cell | None:
@@ -102,7 +106,7 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
         "fitness": cell(row.fitness, fixed(row.fitness, decimals), "", ends(row.fitness_ci_low, row.fitness_ci_high))
         if measured
         else None,
-        "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
+        "95 % interval": axis.picture(_interval(row)) if measured and not math.isnan(row.fitness_ci_low) else None,
         "vs human": cell(row.vs_human, difference, sign, ends(row.vs_human_ci_low, row.vs_human_ci_high, "+")),
         "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
         "new seeds": cell(
@@ -118,41 +122,13 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed:
     }
 
 
+def _interval(row: Ranked) -> Interval:
+    return row.fitness, row.fitness_ci_low, row.fitness_ci_high
+
+
 def _metric_cell(row: Ranked, name: str) -> Cell | None:
     value = getattr(row, name)
     return Cell(value, METRICS[name].text(value)) if is_known(value) else None
-
-
-class Axis:
-    """The common scale of the intervals, in pixels.
-
-    Attributes:
-        human: position of the human baseline; None without one.
-    """
-
-    width, height = 200, 18
-
-    def __init__(self, ranked: Sequence[Ranked]) -> None:
-        measured = [row for row in ranked if row.rank is not None]
-        means = [row.fitness for row in measured]
-        ends = [x for row in measured for x in (row.fitness_ci_low, row.fitness_ci_high) if not math.isnan(x)]
-        low, high = (min(means), max(means)) if means else (0.0, 1.0)
-        # a wide interval of a bad candidate does not squeeze the rest
-        reach = 0.75 * max(high - low, 1e-9 + 0.05 * abs(high))
-        self._least = max(min([low, *ends]), low - reach)
-        self._most = min(max([high, *ends]), high + reach)
-        self.human = next((self._pixel(row.fitness) for row in measured if row.name == HUMAN), None)
-
-    def _pixel(self, x: float) -> float:
-        share = (x - self._least) / ((self._most - self._least) or 1.0)
-        return round(4 + (self.width - 8) * min(max(share, 0.0), 1.0), 1)
-
-    def picture(self, row: Ranked) -> dict[str, Any]:
-        """Return the pixels of an interval, and its title."""
-        ends = row.fitness_ci_low, row.fitness_ci_high
-        title = f"{number(row.fitness, 5)}, {number(ends[0], 5)} to {number(ends[1], 5)}"
-        return {"low": self._pixel(ends[0]), "high": self._pixel(ends[1]), "mean": self._pixel(row.fitness),
-                "title": title}  # fmt: skip
 
 
 def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
@@ -160,7 +136,7 @@ def _help(ranked: Sequence[Ranked], axis: Axis) -> dict[str, str]:
     over = {row.interval_over for row in ranked}
     of = "seeds, their spread pooled over the candidates" if "seeds" in over else "the episodes of one seed"
     interval = f"with its 95 % interval over {of}" if over - {""} else ""
-    human = "; dashed: the human baseline" if axis.human is not None else ""
+    human = "; dashed: the human baseline" if axis.mark is not None else ""
     tested = sum(math.isfinite(row.vs_human_p) for row in ranked)
     compared = sum(bool(row.tie_groups) for row in ranked)
     pairs = _corrected(compared * (compared - 1) // 2, "pair")

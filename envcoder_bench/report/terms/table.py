@@ -1,4 +1,4 @@
-"""The effects of terms and sweeps as text for the terminal."""
+"""The effects of terms and sweeps, as text for the terminal and as sections of a page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from envcoder_bench.core.words import aligned, counted, fixed, join_some, number, shorten, wrap
 from envcoder_bench.report.page import shell
+from envcoder_bench.report.page.intervals import Axis
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.table import numbers
 from envcoder_bench.results.effects import NO_EFFECT, Effect, Study
@@ -42,7 +43,9 @@ def _study(study: Study, width: int, folder: str) -> str:
 
 def study_rows(study: Study) -> list[list[str]]:
     """Return the table of a study as texts, its header first."""
-    return _sweep_rows(study) if study.is_sweep else _term_rows(study)
+    if study.is_sweep:
+        return _sweep_rows(study)
+    return _term_rows(study, dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects))))
 
 
 def effect_texts(effects: Sequence[Effect]) -> list[str]:
@@ -65,8 +68,8 @@ def speed_text(effect: Effect) -> str:
     return f"{text}!" if effect.slower_significant else text
 
 
-def _term_rows(study: Study) -> list[list[str]]:
-    texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
+def _term_rows(study: Study, texts: Mapping[str, str]) -> list[list[str]]:
+    """Return the table of terms and functions; ``texts`` are of the effects, by candidate."""
     header = ["term", "share", *(HEADS[factor] for factor in FACTORS), "steps if left out"]
     rows = []
     for term in study.terms:
@@ -197,16 +200,29 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
     """Return a section for each candidate that has variants.
 
     Args:
-        pictures: PNG files by the candidate's name.
+        pictures: PNG files of sweeps by the candidate's name.
     """
     parts, sections = shell.parts(), []
     for position, study in enumerate(all_studies):
-        header, *rows = study_rows(study)
+        header, *rows = study_rows(study) if study.is_sweep else _term_rows(study, _with_intervals(study))
         body = Markup()
         if study.original in pictures:
             body += parts.picture(pictures[study.original], f"effects of changes of {study.original}")
         body += parts.table(header, rows, [""] * len(header))
-        body += parts.notes(study_notes(study, folder))
+        legend = [] if study.is_sweep else ["dot: change of fitness; line: its interval; dashed: no change"]
+        body += parts.notes([*legend, *study_notes(study, folder)])
         what = "Sweep of" if study.is_sweep else "The terms of"
         sections.append(Section(f"terms-{position}", f"{what} {study.original}", body, True))
     return sections
+
+
+def _with_intervals(study: Study) -> dict[str, Markup]:
+    """Return the effects by candidate, as texts with pictures of their intervals."""
+    intervals = {x.candidate: (x.effect, x.ci_low, x.ci_high) for x in study.effects if not math.isnan(x.effect)}
+    axis, cells = Axis([*intervals.values()], 0.0), {}
+    for effect, text in zip(study.effects, effect_texts(study.effects)):
+        colour = "var(--soft)" if not effect.significant else "var(--good)" if effect.effect > 0 else "var(--bad)"
+        drawn = effect.candidate in intervals
+        picture = shell.parts().interval(axis.picture(intervals[effect.candidate]), axis, colour) if drawn else ""
+        cells[effect.candidate] = Markup("{}{}").format(text, picture)
+    return cells

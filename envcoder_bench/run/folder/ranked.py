@@ -8,7 +8,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.yaml_files import parse_yaml
-from envcoder_bench.report.terms.plot import plot_study
+from envcoder_bench.report.terms.plot import plot_sweep
 from envcoder_bench.results.effects import Study, studies, write_effects
 from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.last_quarter import LastQuarter, last_quarter
@@ -146,24 +146,25 @@ def run_studies(
 
 
 def picture(study: Study) -> str:
-    """Return the name of a study's picture."""
-    return f"{'sweep' if study.is_sweep else 'terms'}_{study.original}.png"
+    """Return the name of a sweep's picture."""
+    return f"sweep_{study.original}.png"
 
 
 def write_studies(
     folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], rows: Sequence[Result]
 ) -> dict[str, str]:
-    """Write terms.csv and the pictures of a run with variants; return the files by what they are."""
+    """Write terms.csv and the pictures of sweeps; return the files by what they are."""
     try:
         all_studies = run_studies(folder, cfg, sources, rows)
         if not all_studies:
             return {}
         write_effects(folder.path / TERMS, all_studies)
-        for study in all_studies:
-            plot_study(study, folder.path / picture(study), cfg.task_title)
+        sweeps = [study for study in all_studies if study.is_sweep]
+        for study in sweeps:
+            plot_sweep(study, folder.path / picture(study), cfg.task_title)
     except OSError:
         raise
     except Exception as error:  # the ranking must not depend on it
         log.warning("the effects of the variants could not be written: %s", error, exc_info=True)
         return {}
-    return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in all_studies}}
+    return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in sweeps}}

@@ -14,8 +14,7 @@
                          with evaluation.record=true of all
     step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
     trajectories.npz     states of the baselines' and the untrained policy's episodes, by which rewards are judged
-    terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
-                         sweep_NAME.png for each candidate
+    terms.csv            with --terms or --sweep: the effect of each change; of a sweep also sweep_NAME.png, a picture
     stress.csv           by envcoder-bench stress: a row per policy and disturbance; stress.json has how it was measured
     report.html          the page of the run, by eval-shapers
     videos/              an mp4 file for each candidate on the page, and the recorded states

@@ -35,7 +35,7 @@ class IsaacLabDialect(Dialect):
     """
 
     name, package = "Isaac Lab", "isaaclab"
-    harmless_curricula = OF_ONE_ENVIRONMENT
+    harmless_curricula, branches = OF_ONE_ENVIRONMENT, False
 
     # configs
 

@@ -25,7 +25,7 @@ from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
-from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState, note_device
+from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
 from envcoder_bench.sources.isaaclab_tasks.source import Source
 from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
@@ -64,11 +64,10 @@ class DirectWorld(SceneState):
     """The environment of a task's own class with its scene, at the origin of the world."""
 
     def __init__(self, source: Source, num_envs: int, device: str) -> None:
-        note_device(torch.device(device).type)
         cfg, make = source.own_environment()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
         SimulationContext.clear_instance()
-        with seeded(SEED, device), quiet(), _without_startup():
+        with seeded(SEED, device), quiet(), without_startup():
             self.env = make(cfg)
         self.scene, self.sim, self.device, self.steps = self.env.scene, self.env.sim, torch.device(device), 0
 
@@ -304,7 +303,7 @@ def _noisy(env: Any, which: str, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def _without_startup() -> Iterator[None]:
+def without_startup() -> Iterator[None]:
     """Let the constructor of a class inside the block leave out the events at the start, which ``begin`` applies."""
     apply = EventManager.apply
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,18 +13,10 @@ from isaaclab.utils.buffers import TimestampedBuffer
 from torch import Tensor
 
 from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+from isaaclab_mujoco.stage.waits import note_outdated
 
-_DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
+DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
 _WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
-
-log = logging.getLogger(__name__)
-
-
-@functools.cache
-def note_device(kind: str) -> None:
-    """Say once that steps on CUDA are not measured."""
-    if kind == "cuda":
-        log.warning("tasks of Isaac Lab were not measured on CUDA, with contacts: --device cpu is what the tests run")
 
 
 class SceneState:
@@ -49,20 +39,20 @@ class SceneState:
         roots: dict[str, Any] = {}
         for name, asset in self.assets.items():
             data, view = vars(asset.data), asset.root_physx_view
-            wrenches = {
-                f"{wrench} {part}": getattr(getattr(asset, wrench), f"composed_{part}_as_torch")
-                for wrench in _WRENCHES
-                if hasattr(asset, wrench)
-                for part in ("force", "torque")
-            }
+            own, values = Attributes(asset), Attributes(asset.data)
+            for wrench in (x for x in _WRENCHES if hasattr(asset, x)):
+                for part in ("force", "torque"):
+                    own.add(f"{wrench} {part}", getattr(asset, wrench), f"_composed_{part}_b_torch")
+            if DERIVED in data:
+                values.add(DERIVED, data[DERIVED], "data")
             roots[f"asset {name}"] = {
-                "own": {**_tensors(vars(asset)), **wrenches},
-                "values": {**_tensors(data), **({_DERIVED: data[_DERIVED].data} if _DERIVED in data else {})},
+                "own": own,
+                "values": values,
                 "actuators": getattr(asset, "actuators", {}),
                 "properties": {**view.masses.values, "friction": getattr(view, "friction", None)},
             }
         for name, sensor in self.scene.sensors.items():
-            roots[f"sensor {name}"] = {"own": _tensors(vars(sensor)), "values": _tensors(vars(sensor._data))}
+            roots[f"sensor {name}"] = {"own": Attributes(sensor), "values": Attributes(sensor._data)}
         if self.scene.terrain is not None:
             roots["terrain"] = {key: getattr(self.scene.terrain, key, None) for key in TERRAIN}
         return roots
@@ -80,7 +70,7 @@ class SceneState:
             wrenches = [getattr(asset, wrench)._active for wrench in _WRENCHES if hasattr(asset, wrench)]
             state[f"wrenches/{name}"] = torch.tensor([*wrenches, getattr(asset, "has_external_wrench", False)])
             # accelerations are divided by the difference of two times, whose last bits depend on both
-            times = [asset.data._sim_timestamp, getattr(getattr(asset.data, _DERIVED, None), "timestamp", 0.0)]
+            times = [asset.data._sim_timestamp, getattr(getattr(asset.data, DERIVED, None), "timestamp", 0.0)]
             state[f"times/{name}"] = torch.tensor(times, dtype=torch.float64)
         return state
 
@@ -97,17 +87,43 @@ class SceneState:
             asset.data._sim_timestamp = time
             for key, buffer in vars(asset.data).items():
                 if isinstance(buffer, TimestampedBuffer):
-                    buffer.timestamp = derived if key == _DERIVED else -1.0
+                    buffer.timestamp = derived if key == DERIVED else -1.0
+
+        for sensor in self.scene.sensors.values():
+            note_outdated(sensor, None)
 
     def count(self, steps: int) -> None:
         """Set the number of control steps so far, which curricula read."""
         self.steps = steps
 
     def sense(self) -> None:
-        """Do nothing: sensors compute their data when they are read."""
+        """Compute the poses of bodies that were written since; sensors compute their data when they are read."""
+        self.sim.forward()
 
-    sensed = forget = sense
+    def sensed(self) -> None:
+        pass
+
+    def forget(self) -> None:
+        """Let data of assets be computed anew from the simulation when they are read."""
+        for asset in self.assets.values():
+            for key, buffer in vars(asset.data).items():
+                if isinstance(buffer, TimestampedBuffer) and key != DERIVED:
+                    buffer.timestamp = -1.0
 
 
-def _tensors(values: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: x for name, x in values.items() if isinstance(x, Tensor) and not name.startswith("_ALL")}
+class Attributes(dict[str, Tensor]):
+    """The tensors that are attributes of an object; what is put here is set there."""
+
+    def __init__(self, owner: Any) -> None:
+        held = {name: x for name, x in vars(owner).items() if isinstance(x, Tensor) and not name.startswith("_ALL")}
+        super().__init__(held)
+        self._owners = {name: (owner, name) for name in held}
+
+    def add(self, key: str, owner: Any, name: str) -> None:
+        """Let the attribute ``name`` of another object be here as ``key``."""
+        super().__setitem__(key, getattr(owner, name))
+        self._owners[key] = owner, name
+
+    def __setitem__(self, key: str, x: Tensor) -> None:
+        super().__setitem__(key, x)
+        setattr(*self._owners[key], x)

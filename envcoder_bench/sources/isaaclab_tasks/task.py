@@ -49,7 +49,6 @@ class IsaacLabTask(TermTask):
 
     refusals: Mapping[str, str] = REFUSALS
     events_after_reset = True
-    captures = False
 
     def __init__(self, facts: Facts, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
         self.clip_actions = facts.clip_actions

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -20,10 +20,16 @@ import torch
 from isaaclab.envs import ManagerBasedRLEnv
 from torch import Tensor
 
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, plain_indices
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes, plain_indices
 from envcoder_bench.sources.term_tasks.views import ManagerView, View, live_rows, rows_of
 
 TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
+_WRENCHES = ("set_external_force_and_torque", "set_forces_and_torques")
+_WRITERS = (
+    *(f"write_{x}_{part}_to_sim" for x in ("root", "root_link", "root_com") for part in ("pose", "velocity", "state")),
+    *(f"write_joint_{part}_to_sim" for part in ("state", "position", "velocity")),
+    *(f"set_joint_{part}_target" for part in ("position", "velocity", "effort")),
+)
 _COUNTS = ("num_instances", "num_envs", "_num_envs", "count")
 _PLAIN = ("builtins", "torch", "numpy", "warp")
 
@@ -76,12 +82,26 @@ class Rows(View):
         """Call a method of the object of all environments."""
         signature = _signature(getattr(method, "__func__", method))
         given = signature.bind(*([method.__self__] if isinstance(method, MethodType) else []), *args, **kwargs)
+        ids = given.arguments.get("env_ids")
+        if isinstance(ids, EnvIds) and (ids.is_cuda or not FixedShapes.asks) and _masks(method, given.arguments):
+            return self._call_masked(getattr(method, "__func__", method), given, ids)
         with plain_indices():
             if "env_ids" in signature.parameters and not self._choose(given.arguments):
                 return None
             if "indices" in signature.parameters:
                 self._fill(given.arguments)
             return self._view(getattr(method, "__func__", method)(*given.args, **given.kwargs))
+
+    def _call_masked(self, function: Callable[..., Any], given: inspect.BoundArguments, ids: EnvIds) -> None:
+        """Call a method with a mask of all environments, which waits for nothing."""
+        rows, count = self._rows, self._rows.stop - self._rows.start
+        for key, x in given.arguments.items() if count < self._n else ():
+            if key != "env_ids" and isinstance(x, Tensor) and x.dim() and len(x) == count:
+                given.arguments[key] = _placed(x, rows, self._n)
+        mask = ids.mask if count == self._n else _placed(ids.mask, rows, self._n)
+        given.arguments["env_ids"] = EnvIds.of(mask)
+        with FixedShapes(self._n, function.__name__):
+            (_set_wrench if function.__name__ in _WRENCHES else function)(**given.arguments)
 
     def _choose(self, arguments: dict[str, Any]) -> int:
         """Replace ``env_ids`` by indices among all environments, and arguments by the rows of these; return how many.
@@ -113,6 +133,31 @@ class Rows(View):
                 whole[rows] = x
                 arguments[key] = whole
         arguments["indices"] = own.long() + rows.start
+
+
+def _placed(x: Tensor, rows: slice, n: int) -> Tensor:
+    """Return a tensor with ``n`` rows, of which ``rows`` are those of x, and the others 0."""
+    whole = x.new_zeros((n, *x.shape[1:]))
+    whole[rows] = x
+    return whole
+
+
+def _set_wrench(self: Any, forces: Tensor, torques: Tensor, env_ids: EnvIds, body_ids: Any = None, **_: Any) -> None:
+    """Set external forces and torques where a mask is True; ``self`` is an asset or its composer of wrenches."""
+    composer, mask = getattr(self, "permanent_wrench_composer", self), env_ids.mask.view(-1, 1, 1)
+    composer._active, bodies = True, slice(None) if body_ids is None else body_ids
+    for held, x in ((composer.composed_force_as_torch, forces), (composer.composed_torque_as_torch, torques)):
+        held[:, bodies] = torch.where(mask, x, held[:, bodies])
+
+
+def _masks(method: Any, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a method can write where a mask of the environments is True; others need the indices."""
+    name = getattr(method, "__name__", "")
+    if name not in _WRENCHES:
+        return name in _WRITERS
+    others = {key for key, x in arguments.items() if x is not None and x is not False}
+    has_composer = hasattr(arguments.get("self"), "permanent_wrench_composer") or name == _WRENCHES[1]  # since 2.3.1
+    return has_composer and others <= {"self", "forces", "torques", "env_ids", "body_ids"}
 
 
 @functools.lru_cache(maxsize=512)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,11 +19,13 @@ from torch import Tensor
 
 from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
-from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState, note_device
+from envcoder_bench.sources.isaaclab_tasks.scene_state import DERIVED, SceneState
 from envcoder_bench.sources.isaaclab_tasks.view import EnvView, PartView
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
-from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.parts import Call, Parts, in_turn
 from envcoder_bench.sources.term_tasks.views import Commands
+from isaaclab_mujoco.stage.waits import NONE, note_outdated
 
 SEED = 42  # of terrains and of whatever else is drawn while a scene is built
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
@@ -39,11 +42,14 @@ class World(SceneState):
         dialect, obs_sets, reads_rewards: see ``TermFacts``.
         has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
+        as_is: parts of a step that are not captured.
     """
+
+    # their graphs have the numbers of Isaac Lab's code with a stand-in on a CPU, and have not run on a device
+    as_is: tuple[str, ...] = ("judge", "observe", "observe alone")
 
     def __init__(self, facts: Facts, num_envs: int, device: str) -> None:
         self.dialect, self.device = facts.dialect, torch.device(device)
-        note_device(self.device.type)
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         self.cfg = cfg = facts.env_cfg()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
@@ -64,6 +70,8 @@ class World(SceneState):
         self.env.action_manager = self.action_manager = ActionManager(cfg.actions, self.env)
         everyone = torch.arange(num_envs, device=device)
         self.draws = Draws(torch.zeros_like(everyone), everyone)
+        self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int64, device=device)
+        self._flags: dict[str, list[str | None]] = {}  # which data of sensors are outdated after a graph
         self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
 
     def _keep_levels(self, terrain: Any) -> None:
@@ -79,8 +87,13 @@ class World(SceneState):
     # what blocks and checkpoints ask for
 
     @property
-    def clock(self) -> int:
-        return self.steps
+    def clock(self) -> Any:
+        return self.steps if self._clock is None else self._clock
+
+    def count(self, steps: int) -> None:
+        self.steps = steps
+        if self._clock is not None:
+            self._clock.fill_(steps)
 
     def view(self, rows: slice, cfg: Any) -> EnvView:
         return EnvView(self, rows, cfg)
@@ -117,36 +130,72 @@ class World(SceneState):
         """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it by the last of each stage."""
         self.sim.activate()
         for k in range(self.cfg.decimation):
-            with self.drawing(f"actions/{k}"):
-                if k == 0:
-                    self.action_manager.process_action(action)
-                self.action_manager.apply_action()
-                self.scene.write_data_to_sim()
+            self.parts(f"control {k}", functools.partial(self._control, k, action))
             self.sim.step(render=False)
-            self.scene.update(dt=self.cfg.sim.dt)
+            times = [asset.data._sim_timestamp for asset in self.assets.values()]
+            self.parts("update", self._update)
+            for asset, time in zip(self.assets.values(), times):
+                if asset.data._sim_timestamp == time:  # a graph does not advance what is on the host
+                    asset.data._sim_timestamp = time + self.cfg.sim.dt
+                    if (derived := getattr(asset.data, DERIVED, None)) is not None:
+                        derived.timestamp = asset.data._sim_timestamp
+        self.count(self.steps + 1)
+        name, calls = "judge", [self._sense_all]
+        for following, between, call in stages:
+            if between:
+                self.parts(name, in_turn(calls))
+                self.parts.between(in_turn(between))
+                name, calls = following, []
+            calls.append(call)
+        self.parts(name, in_turn(calls))
+
+    def _control(self, k: int, action: Tensor) -> None:
+        with self.drawing(f"actions/{k}"):
+            if k == 0:
+                self.action_manager.process_action(action)
+            self.action_manager.apply_action()
+            self.scene.write_data_to_sim()
+
+    def _update(self) -> None:
+        self.scene.update(dt=self.cfg.sim.dt)
+
+    def _sense_all(self) -> None:
         for sensor in self._kept:
             _ = sensor.data  # computed in each step, whether or not a candidate reads it
         self.episode_length_buf.add_(1)
-        self.steps += 1
-        for _, _, call in stages:
-            call()
+
+    # graphs
+
+    def capturing(self, name: str) -> None:
+        """Prepare the capture of a part: it computes what it reads."""
+        self._flags.pop(name, None)
+        self.forget()
+
+    def replayed(self, name: str) -> None:
+        """Set on the host what a part that was captured, or replayed, has changed."""
+        sensors = list(self.scene.sensors.values())
+        flags = self._flags.setdefault(name, [getattr(sensor, "_outdated", None) for sensor in sensors])
+        for sensor, which in zip(sensors, flags):
+            note_outdated(sensor, which)
+        self.forget()
+        if name in ("begin", "command"):  # events have set states
+            self.sim.running.stale = True
 
     def reset(self, mask: Tensor) -> None:
         """Do nothing: the scene's reset, and events, begin the episodes."""
 
     def reset_scene(self, mask: Tensor) -> None:
         """Reset the scene where ``mask`` is True."""
-        with self._drawing_rows("scene/reset", mask) as ids:
-            if len(ids):
-                self.scene.reset(ids)
+        with self.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
+            self.scene.reset(EnvIds.of(mask))
         for sensor in self._kept:
-            sensor._is_outdated[ids] = False  # it stays zero until the next step, instead of the old episode's data
+            sensor._is_outdated.masked_fill_(mask, False)  # zero until the next step, not the old episode's data
+            note_outdated(sensor, NONE)
 
     def reset_actions(self, mask: Tensor) -> None:
         """Reset the actions where ``mask`` is True."""
-        with self._drawing_rows("actions/reset", mask) as ids:
-            if len(ids):
-                self.action_manager.reset(ids)
+        with self.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
+            self.action_manager.reset(EnvIds.of(mask))
 
     def begun(self, mask: Tensor) -> None:
         """Do nothing: commands of actuators are written in each step."""
@@ -156,10 +205,3 @@ class World(SceneState):
         """Let the code of actions and actuators inside the block draw in the name ``name``."""
         with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
             yield
-
-    @contextmanager
-    def _drawing_rows(self, name: str, mask: Tensor) -> Iterator[Tensor]:
-        """Let the code inside the block draw for the environments where ``mask`` is True; their indices."""
-        ids = mask.nonzero().flatten()
-        with TermStream(name, self.draws.seeds[ids], self.draws.lanes[ids], self.draws.step), drawing():
-            yield ids

@@ -28,7 +28,7 @@ from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginnin
 from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, EnvView, PartView
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.parts import Call, Parts, in_turn
 from envcoder_bench.sources.term_tasks.views import Commands
 from mujoco_batches.physics.warp_streams import TorchStream
 
@@ -265,11 +265,11 @@ class World:
         name, calls = "judge", [end]
         for following, between, call in stages:
             if between:
-                self.parts(name, _in_turn(calls))
-                self.parts.between(_in_turn(between))
+                self.parts(name, in_turn(calls))
+                self.parts.between(in_turn(between))
                 name, calls = following, []
             calls.append(call)
-        self.parts(name, _in_turn(calls))
+        self.parts(name, in_turn(calls))
 
     def _push(self) -> Tensor | None:
         """Apply the forces of ``pushed``; return the wrenches of the task alone."""
@@ -351,18 +351,15 @@ class World:
             sensor.postprocess_rays()
         self.forget()
 
+    def capturing(self, name: str) -> None:
+        pass
+
+    replayed = capturing
+
     def forget(self) -> None:
         """Drop the data that sensors have computed."""
         for sensor in self.scene.sensors.values():
             sensor._invalidate_cache()
-
-
-def _in_turn(calls: list[Call]) -> Call:
-    def run() -> None:
-        for call in calls:
-            call()
-
-    return run
 
 
 class _Terrain(TerrainEntity):

@@ -303,11 +303,12 @@ class Block:
             self.metrics_manager.compute()
 
     def _reward(self) -> None:
-        if in_capture():  # branches share what sensors compute
+        if self.dialect.branches and in_capture():  # branches share what sensors compute
             for sensor in self.env.scene.sensors.values():
                 _ = sensor.data
         used = [(term, weight) for term, (weight, used) in zip(self.rewards.terms, self._weights) if used]
-        parts = side_by_side([functools.partial(self._weighted, term, weight) for term, weight in used])
+        weighted = [functools.partial(self._weighted, term, weight) for term, weight in used]
+        parts = side_by_side(weighted, self.dialect.branches)
         reward = self._buffers["reward"].zero_()
         for (term, _), part in zip(used, parts):
             if part is not None:
@@ -439,7 +440,7 @@ class Block:
                     with self._stream("observations", self.draws.step, rows):
                         names = list(self.dialect.observation_terms(manager))
                         calls = [functools.partial(self.dialect.observe, manager, name) for name in names]
-                        observed = dict(zip(names, side_by_side(calls)))
+                        observed = dict(zip(names, side_by_side(calls, self.dialect.branches)))
                 except FAULTS as error:
                     if self.world.parts.capturing:
                         raise

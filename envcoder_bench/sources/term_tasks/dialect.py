@@ -24,12 +24,14 @@ class Dialect(ABC):
         harmless_curricula: names of curriculum functions that set neither weights nor parameters of other terms.
         keeps_timers: whether a command's ``compute`` takes seconds per environment, so that its timer stays full in
             the step in which an episode begins; otherwise it takes the seconds of a step.
+        branches: whether terms may run beside each other in a graph: they share no data that the first one computes.
     """
 
     name: str
     package: str = ""
     harmless_curricula: tuple[str, ...] = ()
     keeps_timers: bool = False
+    branches: bool = True
 
     # configs
 

@@ -38,7 +38,8 @@ class Parts:
     def __init__(self, capture: Capture | None, world: Any, blocks: Sequence[Any]) -> None:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
-        self._reasons: dict[str, str] = {}  # why parts cannot be captured, by their name
+        # why parts are not captured, by their name
+        self._reasons = {name: "it was not seen to be right on a device" for name in getattr(world, "as_is", ())}
         self._regular = self.capturing = self._watches_again = False
         self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0
@@ -88,6 +89,7 @@ class Parts:
             self._watched(name, on_device)
         elif name in self._graphs or (name not in self._reasons and self._captured(name, on_device)):
             self._graphs[name]()
+            self._world.replayed(name)
         else:
             self._world.forget()
             self._in_place(on_device)
@@ -212,6 +214,7 @@ class Parts:
     def _captured(self, name: str, call: Call) -> bool:
         """Capture a part; return whether that was possible. Nothing of it has run then."""
         assert self._capture is not None
+        self._world.capturing(name)
         before, eager, self.capturing = self._tensors(), len(self._reasons), True
         try:
             self._graphs[name] = self._capture(lambda: self._in_place(call))
@@ -251,6 +254,16 @@ def cuda_capture(device: torch.device) -> Capture:
     return capture
 
 
+def in_turn(calls: list[Call]) -> Call:
+    """Return a call of all."""
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
 def in_capture() -> bool:
     """Return whether a graph is being captured, where an error is not that of a term."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -260,20 +273,20 @@ _BRANCHES = 16
 _streams: list[torch.cuda.Stream] = []
 
 
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of calls that do not depend on each other; in a graph their kernels overlap."""
-    if not in_capture():
+def side_by_side(calls: Sequence[Callable[[], T]], branches: bool = True) -> list[T]:
+    """Return the results of calls that do not depend on each other; in a graph with ``branches`` kernels overlap."""
+    if not (branches and in_capture()):
         return [call() for call in calls]
     main = torch.cuda.current_stream()
     if not _streams or _streams[0].device != main.device:
         _streams[:] = [torch.cuda.Stream(main.device) for _ in range(_BRANCHES)]
-    branches = _streams[: len(calls)]
-    for branch in branches:
+    streams = _streams[: len(calls)]
+    for branch in streams:
         branch.wait_stream(main)
     results = []
     for k, call in enumerate(calls):
-        with torch.cuda.stream(branches[k % _BRANCHES]):
+        with torch.cuda.stream(streams[k % _BRANCHES]):
             results.append(call())
-    for branch in branches:
+    for branch in streams:
         main.wait_stream(branch)
     return results

@@ -168,7 +168,7 @@ class TermTable:
                 resolved = resolve(self.dialect, clone(cfg), env)
                 if first > 0 or last < len(self.configs) - 1:
                     # it may read what has no view of some environments
-                    self.dialect.get(resolved, "func")(env, **self.dialect.get(resolved, "params"))
+                    _try(self.dialect.get(resolved, "func"), env, self.dialect.get(resolved, "params"))
             except NeedsAll:
                 first, last = 0, len(self.configs) - 1
                 rows = slice(0, (last + 1) * self.size)
@@ -205,3 +205,13 @@ def is_foreign(func: Any) -> bool:
         func = func.func
     module = getattr(func, "__module__", None) or type(func).__module__
     return module.startswith("envcoder_candidate_")
+
+
+def _try(func: Any, env: Any, params: Mapping[str, Any]) -> None:
+    """Call a term's function. Raises NeedsAll; other faults are those of the steps, before which nothing is drawn."""
+    try:
+        func(env, **params)
+    except NeedsAll:
+        raise
+    except FAULTS:
+        pass

@@ -74,6 +74,14 @@ class World(Protocol):
         """Let sensors compute their data from what ``sense`` has measured."""
         ...
 
+    def capturing(self, name: str) -> None:
+        """Prepare the capture of a part of a step."""
+        ...
+
+    def replayed(self, name: str) -> None:
+        """Set on the host what a part has changed there when it was captured; called after it was run as a graph."""
+        ...
+
     def forget(self) -> None:
         """Drop the data that sensors have computed."""
         ...

@@ -12,7 +12,7 @@ import torch
 from isaaclab_mujoco import fakes
 from isaaclab_mujoco.errors import NotSupported
 from isaaclab_mujoco.import_hook import Finder, after_import, on_import
-from isaaclab_mujoco.stage import app, context, spawners, torch_functions
+from isaaclab_mujoco.stage import app, context, spawners, torch_functions, waits
 from isaaclab_mujoco.stage.cloner import GridCloner
 from isaaclab_mujoco.stage.prims import NO_PRIM, STAGE, Prim
 from isaaclab_mujoco.tensors.articulations import ArticulationView
@@ -48,6 +48,7 @@ def install() -> bool:
     _stage_functions()
     _spawners()
     _isaaclab()
+    waits.install()
     for module, name, what in REFUSED:
         after_import(module, _refuse(name, what))
     return True

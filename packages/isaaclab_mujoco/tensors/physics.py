@@ -171,7 +171,10 @@ class Physics:
 
     def _mask(self, actor: int, envs: Tensor) -> Tensor:
         mask = torch.zeros(self.num_envs, self.engine.num_actors, dtype=torch.bool, device=self.device)
-        mask[:, actor].index_fill_(0, envs, True)
+        if (meant := getattr(envs, "mask", None)) is not None:  # all environments, of which some are meant
+            mask[:, actor].copy_(meant)
+        else:
+            mask[:, actor].index_fill_(0, envs, True)
         return mask.view(-1)
 
     def rows(self, pattern: str) -> list[int]:

@@ -9,6 +9,7 @@ Setters and refreshes are one kernel each. Nothing waits for the device, except 
 
 import copy
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -73,6 +74,7 @@ class WarpEngine(Engine):
         self._wanted: set[str] = set()
         self._actors: dict[int, tuple[wp.array, ...]] = {}
         self._steps, self._warned, self._graph = 0, False, None
+        self._refresh_graph: Any = None
         seen = torch.zeros(1, dtype=torch.int32)
         self._seen_overflows = seen.pin_memory() if self.device.type == "cuda" else seen
         start_warp()
@@ -145,22 +147,23 @@ class WarpEngine(Engine):
             else:
                 wp.capture_launch(self._graph)
         if self._graph is None:
-            self._capture()
+            self._graph = self._captured(self._advance)
         self._check_overflows()
 
     def _flush(self) -> None:
         """Apply changes of properties; a graph that was captured with replaced arrays is dropped."""
         if self._properties.flush():
             self._kernel_model = _struct(kernels.Model, self._model, self._model.opt)
-            self._graph = None
+            self._graph = self._refresh_graph = None
 
-    def _capture(self) -> None:
-        """Capture a step without running it."""
+    def _captured(self, launch: Callable[[], None]) -> Any:
+        """Capture what was launched once, without running it; return None on a CPU."""
         device = self._on_torch_stream.device
-        if device.is_cuda:
-            wp.synchronize_device(device)
-            with wp.ScopedDevice(device):
-                self._graph: Any = captured(device, self._advance)
+        if not device.is_cuda:
+            return None
+        wp.synchronize_device(device)
+        with wp.ScopedDevice(device):
+            return captured(device, launch)
 
     def _launch(self, kernel: Any, dims: tuple[int, ...], *arguments: Any) -> None:
         """Launch a kernel with a thread for each world and each index of ``dims``."""
@@ -218,9 +221,7 @@ class WarpEngine(Engine):
         """Launch the computation of body states, mass matrix and sensors from the state at the end of a step."""
         sensors = len(self._layout.sensors)
         if "bodies" in self._wanted or sensors:
-            mjw.kinematics(self._model, self._data)
-            mjw.com_pos(self._model, self._data)
-            mjw.com_vel(self._model, self._data)
+            self._pose_bodies()
         if "mass" in self._wanted:
             mjw.crb(self._model, self._data)
         if sensors:
@@ -228,12 +229,22 @@ class WarpEngine(Engine):
             self._launch(kernels.read_sensors, (sensors,), *world, self._results)
 
     def refresh(self) -> None:
+        inside = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         with self._on_torch_stream():
             self._want("bodies")
             self._flush()
-            mjw.kinematics(self._model, self._data)
-            mjw.com_pos(self._model, self._data)
-            mjw.com_vel(self._model, self._data)
+            if self._refresh_graph is None or inside:
+                self._pose_bodies()
+            else:
+                wp.capture_launch(self._refresh_graph)
+        if self._refresh_graph is None and not inside:
+            self._refresh_graph = self._captured(self._pose_bodies)
+
+    def _pose_bodies(self) -> None:
+        """Launch the computation of body states from the state."""
+        mjw.kinematics(self._model, self._data)
+        mjw.com_pos(self._model, self._data)
+        mjw.com_vel(self._model, self._data)
 
     def take_overflows(self) -> Tensor:
         dropped = self._dropped.clone()

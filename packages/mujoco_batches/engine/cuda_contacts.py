@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 
 from mujoco_batches.engine.layout import Layout
-from mujoco_batches.physics.warp_contacts import CONTACT, ContactForces
+from mujoco_batches.physics.warp_contacts import ContactForces, add_to_bodies, contact_at
 
 NONE = wp.constant(-2)
 # columns of a list's row: MuJoCo's body, the other body or NONE, the other geom or NONE, first number, slots, width
@@ -74,17 +74,12 @@ def add_normal_forces(
     wrench: wp.array[wp.spatial_vector],
     out: wp.array2d[wp.float32],
 ):
-    """Add each contact's normal force to the second body, its opposite to the first; one thread per contact."""
+    """Add each contact's normal force to its two bodies, one thread per contact."""
     contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    normal = frame[contact][0]
-    force = wp.dot(wp.spatial_top(wrench[contact]), normal) * normal
-    for side in range(2):
-        row = row_of_body[geom_bodyid[geom[contact][side]]]
-        if row >= 0:
-            for i in range(3):
-                wp.atomic_add(out, worldid[contact], 3 * row + i, (2.0 * float(side) - 1.0) * force[i])
+    if contact < nacon[0]:
+        normal = frame[contact][0]
+        force = wp.dot(wp.spatial_top(wrench[contact]), normal) * normal
+        add_to_bodies(worldid[contact], geom[contact], force, geom_bodyid, row_of_body, out)
 
 
 @wp.kernel(enable_backward=False)
@@ -110,10 +105,8 @@ def list_contacts(
     body, slots, width, start = rows[row, BODY], rows[row, SLOTS], rows[row, WIDTH], rows[row, FIRST]
     count = wp.int32(0)
     for efc in range(wp.min(nefc[world], kind.shape[1])):
-        if kind[world, efc] < CONTACT:
-            continue
-        contact = ident[world, efc]
-        if address[contact, 0] != efc:
+        contact = contact_at(kind, ident, address, world, efc)
+        if contact < 0:
             continue
         side = wp.int32(-1)
         for k in range(2):

@@ -8,6 +8,7 @@ wxyz, as MuJoCo Warp stores them, except in rows of 13 numbers.
 import warp as wp
 
 from mujoco_batches.engine import numerics
+from mujoco_batches.physics.warp_contacts import wrench_on
 from mujoco_batches.physics.warp_functions import (
     as_vec4,
     conjugate,
@@ -495,11 +496,8 @@ def add_contact_wrenches(
         body = geom_bodyid[geom[contact][side]]
         for sensor in range(layout.sensor_bodies.shape[0]):
             if layout.sensor_bodies[sensor] == body:
-                sign = 2.0 * float(side) - 1.0
-                force = sign * wp.spatial_top(wrench[contact])
                 arm = pos[contact] - data.xipos[world, body]
-                torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(arm, force)
-                wp.atomic_add(results.wrenches, world, sensor, wp.spatial_vector(force, torque))
+                wp.atomic_add(results.wrenches, world, sensor, wrench_on(side, wrench[contact], arm))
 
 
 @wp.kernel(enable_backward=False)

@@ -58,6 +58,44 @@ class ContactForces:
         )
 
 
+@wp.func
+def contact_at(
+    kind: wp.array2d[wp.int32], ident: wp.array2d[wp.int32], address: wp.array2d[wp.int32], world: int, row: int
+) -> int:
+    """Return the contact whose first constraint row this is, -1 for other rows. A contact has several rows."""
+    if kind[world, row] < CONTACT or address[ident[world, row], 0] != row:
+        return -1
+    return ident[world, row]
+
+
+@wp.func
+def wrench_on(side: int, wrench: wp.spatial_vector, arm: wp.vec3) -> wp.spatial_vector:
+    """Return force and torque on a contact's first or second body; ``arm`` is that of the contact's point."""
+    sign = 2.0 * float(side) - 1.0  # the wrench acts on the second body
+    force = sign * wp.spatial_top(wrench)
+    return wp.spatial_vector(force, sign * wp.spatial_bottom(wrench) + wp.cross(arm, force))
+
+
+@wp.func
+def add_to_bodies(
+    world: int,
+    geoms: wp.vec2i,
+    force: wp.vec3,
+    geom_bodyid: wp.array[wp.int32],
+    row_of_body: wp.array[wp.int32],
+    out: wp.array2d[wp.float32],
+):
+    """Add a contact's force to the second geom's body, and its opposite to the first geom's.
+
+    ``row_of_body`` is -1 for bodies without a row, such as the world.
+    """
+    for side in range(2):
+        row = row_of_body[geom_bodyid[geoms[side]]]
+        if row >= 0:
+            for i in range(3):
+                wp.atomic_add(out, world, 3 * row + i, (2.0 * float(side) - 1.0) * force[i])
+
+
 @wp.kernel(enable_backward=False)
 def add_contact_forces(
     nacon: wp.array[wp.int32],
@@ -68,20 +106,11 @@ def add_contact_forces(
     wrench: wp.array[wp.spatial_vector],
     contact_forces: wp.array2d[wp.float32],
 ):
-    """Add each contact's force to the second geom's body, and its opposite to the first geom's, one thread per contact.
-
-    ``row_of_body`` is -1 for bodies without a row, such as the world.
-    """
+    """Add each contact's force to its two bodies, one thread per contact."""
     contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    env = worldid[contact]
-    force = wp.spatial_top(wrench[contact])
-    for side in range(2):
-        row = row_of_body[geom_bodyid[geom[contact][side]]]
-        if row >= 0:
-            for i in range(3):
-                wp.atomic_add(contact_forces, env, 3 * row + i, (2.0 * float(side) - 1.0) * force[i])
+    if contact < nacon[0]:
+        force = wp.spatial_top(wrench[contact])
+        add_to_bodies(worldid[contact], geom[contact], force, geom_bodyid, row_of_body, contact_forces)
 
 
 @wp.kernel(enable_backward=False)
@@ -102,14 +131,7 @@ def add_contact_forces_in_order(
     """
     env = wp.tid()
     for row in range(wp.min(nefc[env], kind.shape[1])):
-        if kind[env, row] >= CONTACT:
-            contact = ident[env, row]
-            if address[contact, 0] == row:
-                force = wp.spatial_top(wrench[contact])
-                for side in range(2):
-                    at = row_of_body[geom_bodyid[geom[contact][side]]]
-                    if at >= 0:
-                        for i in range(3):
-                            contact_forces[env, 3 * at + i] = (
-                                contact_forces[env, 3 * at + i] + (2.0 * float(side) - 1.0) * force[i]
-                            )
+        contact = contact_at(kind, ident, address, env, row)
+        if contact >= 0:
+            force = wp.spatial_top(wrench[contact])
+            add_to_bodies(env, geom[contact], force, geom_bodyid, row_of_body, contact_forces)

@@ -8,6 +8,7 @@ from isaaclab.managers import EventManager
 from isaaclab.sim import SimulationContext
 from rows_stream import NamedFunc, RowsStream
 
+from envcoder_bench.sources.isaaclab_tasks.direct import without_startup
 from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.term_tasks.draws import drawing
 from envcoder_bench.sources.term_tasks.quiet import quiet
@@ -21,7 +22,7 @@ class Reference:
         self.seeds, self.lanes = torch.zeros(num_envs, dtype=torch.int64), torch.arange(num_envs)
         self.at = -1
         SimulationContext.clear_instance()
-        with quiet():
+        with quiet(), without_startup():  # some events add to what they find, so that they must not be applied twice
             self.env = env = ManagerBasedRLEnv(cfg)
             SimulationContext.instance()._stage = {}
         # in Isaac Lab a manager of events draws before and after the simulation starts

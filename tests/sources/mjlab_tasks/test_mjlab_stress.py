@@ -14,7 +14,7 @@ from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.sim.base import Variation
 from envcoder_bench.stress.commands import probe_commands
-from envcoder_bench.stress.measure import acting
+from envcoder_bench.stress.episodes import acting
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.spec import Can
 

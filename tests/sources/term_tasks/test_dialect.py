@@ -116,6 +116,18 @@ def test_a_candidates_term_that_raises_stops_its_group_alone():
     assert list(task.faults) == [1] and str(task.faults[1]) == "the term 'bad' raised RuntimeError: no place"
 
 
+def test_a_term_of_some_groups_may_need_what_the_first_episode_begins_with():
+    def gait(env):
+        assert env.world.steps, "nothing was drawn yet"
+        return env.place()
+
+    cfg = registered()
+    cfg["rewards"]["gait"] = {"func": gait, "params": {}, "weight": 1.0}
+    task = LineTask(N, [{}, {"rewards": {"gait": None}}], cfg=cfg)
+    task.step(torch.ones(N))
+    assert not task.faults
+
+
 def test_a_curriculum_sets_weights_of_its_own_groups():
     easier = {"easier": {"func": framework.make_easier, "params": {"term": "near", "weight": 9.0}}}
     task = LineTask(N, [{}, {"curriculum": easier}])
