@@ -63,6 +63,11 @@ MEASUREMENTS = {
          "--envs": (64, "environments of each candidate"), "--iterations": (100, "iterations"),
          "--points": (8, "evaluations")},
     ),
+    "fragile": (
+        "measurements.stress",
+        "controllers that are written down, of which two cannot stand a disturbance, and what their stress says",
+        {},
+    ),
     "planted": (
         "measurements.stress",
         "faults that are planted in a trained policy, and what the columns of its stress say of them",

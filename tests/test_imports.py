@@ -62,7 +62,8 @@ found["trained"] = [made.complete, [name for name in {heavy!r} if name in sys.mo
 found["settings"] = [before, settings()]
 sys.path[:0] = {tests!r}
 import test_evolve
-found["evolved"] = test_evolve.described(test_evolve.with_shipped("Anymal"), state=test_evolve.state_of("Anymal"))
+archive, state = test_evolve.with_shipped("Anymal"), test_evolve.state_of("Anymal")
+found["evolved"] = test_evolve.described(archive, state=state, count=40)
 print(json.dumps(found))
 """
 
@@ -108,7 +109,7 @@ def test_proposals_of_evolve_are_independent_of_the_hash_seed(found, monkeypatch
         monkeypatch.syspath_prepend(folder)
     import test_evolve
 
-    proposed = test_evolve.described(test_evolve.with_shipped("Anymal"), state=test_evolve.state_of("Anymal"))
+    proposed = test_evolve.described(test_evolve.with_shipped("Anymal"), state=test_evolve.state_of("Anymal"), count=40)
     assert found["evolved"] == json.loads(json.dumps(proposed))
 
 

@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 from bench.records import Record, describe
+from scripted import ANYMAL, BALANCE, CARTPOLE, STANDS
+from scripted_policies import groups_of, stress_of
 from torch import Tensor, nn
 
 from envcoder_bench import evaluate
@@ -43,6 +45,26 @@ FAULTS: dict[str, Callable[[nn.Module], Planted]] = {
     "drift": lambda policy: Planted(policy, lambda x: x + torch.tensor([0.0, 0.0, TURN]) * SCALES),
     "chatter": lambda policy: Planted(policy, lambda x: x, CHATTER),
 }
+
+
+CLOSED_FORM = (("Cartpole", CARTPOLE, BALANCE), ("Anymal", ANYMAL, STANDS))  # tasks, observations, controllers
+OF_TESTS = Settings(1, draws=64, episodes=1, milliseconds=2000)
+
+
+def fragile(_args: Namespace) -> Iterator[Record]:
+    """Play controllers that are written down, some of which cannot stand delay or low friction."""
+    for task, observation, controllers in CLOSED_FORM:
+        stress = stress_of(*groups_of(task, observation, list(controllers)), controllers, OF_TESTS)
+        for summary in stress.summaries:
+            yield {
+                **{"kind": "fragile", "task": task, "policy": summary.candidate},
+                **{"draws": OF_TESTS.draws, "fitness": round(summary.nominal, 3)},
+                "worst_decile": round(summary.worst_decile[0], 3),
+                "survival": round(summary.survival, 3),
+                "breaks": str(summary.breaks or ""),
+                "passes": summary.passes,
+                **describe("cpu"),
+            }
 
 
 def planted(args: Namespace) -> Iterator[Record]:

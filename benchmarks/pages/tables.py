@@ -60,6 +60,15 @@ COLUMNS: dict[str, list[Column]] = {
         ("GPU memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         learning_tables.MEASURED_WITH,
     ],
+    "fragile": [
+        ("policy", lambda r: f"{r['task']}, {r['policy'].replace('_', '-')}"),
+        ("fitness", lambda r: f"{r['fitness']:.2f}"),
+        ("worst 10%", lambda r: f"{r['worst_decile']:.2f}"),
+        ("reach end", lambda r: f"{r['survival']:.0%}"),
+        ("breaks by", lambda r: r["breaks"] or "-"),
+        ("passes", lambda r: "yes" if r["passes"] else "no"),
+        learning_tables.MEASURED_WITH,
+    ],
     "planted": [
         ("planted", lambda r: r["fault"]),
         ("fitness", lambda r: f"{r['fitness']:.2f}"),
@@ -202,6 +211,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
     "planted": ("fault",),
+    "fragile": ("task", "policy"),
     "equal_designs": ("case",),
     "different_designs": ("case",),
     "extended_designs": ("case", "candidates"),

@@ -100,6 +100,10 @@ class Batch:
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
         self._target = self._stance.repeat(len(specs), 1)
+        late = int(cfg.delay_ms * cfg.control_hz / 1000.0 + 0.5)
+        self._waiting = torch.zeros(len(specs), late, len(stance), device=device)  # actions, the last ones first
+        most = max(policy.memory_dim for policy in scene.policies)
+        self._memory = torch.zeros(len(specs), most, device=device)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
         self._around = torch.tensor(_AROUND, device=device)
         # each policy's rows, height scan and scale
@@ -170,10 +174,15 @@ class Batch:
             policy_values = {name: value[rows] for name, value in values.items()}
             if loaded.layout.scans:
                 policy_values["scan"] = scans[loaded.layout.points][rows]
-            actions = loaded.act(observe(loaded.layout, policy_values))
+            kept = self._memory[rows, : loaded.memory_dim]
+            actions, memory = loaded.act(observe(loaded.layout, policy_values), kept)
+            kept.copy_(memory)
             for column, joint in enumerate(loaded.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
-        self._target.copy_(self._stance + self._action_scale * self._actions)
+        # actions of this step, and those that wait
+        queue = torch.cat([self._actions.unsqueeze(1), self._waiting], dim=1)
+        self._waiting.copy_(queue[:, :-1])
+        self._target.copy_(self._stance + self._action_scale * queue[:, -1])
         # drag, as forces on all bodies
         if self._drags:
             # the robot loses this share of its velocity along x in the step
@@ -224,7 +233,7 @@ class Batch:
     def _capture(self) -> None:
         """Record ``_after_step`` as a CUDA graph; nothing is computed while it is recorded."""
         # warming up and recording change the episodes: their state is restored afterwards
-        tensors = [*self.episodes.state.values(), self._actions, self._target, self._forces]
+        tensors = [*self.episodes.state.values(), *self._own().values()]
         kept = [tensor.clone() for tensor in tensors]
         stream = torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -273,16 +282,19 @@ class Batch:
         """Return the state of all robots, as CPU tensors with a row each."""
         state = {f"episodes.{name}": tensor.cpu().clone() for name, tensor in self.episodes.state.items()}
         state.update({f"sim.{name}": tensor for name, tensor in self.sim.get_state().items()})
-        state.update({"actions": self._actions.cpu().clone(), "target": self._target.cpu().clone()})
-        state["forces"] = self._forces.cpu().clone()
-        return state
+        return {**state, **{name: tensor.cpu().clone() for name, tensor in self._own().items()}}
+
+    def _own(self) -> dict[str, Tensor]:
+        """Return the tensors besides those of simulator and episodes that the next step reads, by name."""
+        names = ("actions", "target", "forces", "waiting", "memory")
+        return {name: getattr(self, f"_{name}") for name in names}
 
     def _restore(self, state: Mapping[str, Tensor], specs: list[Spec]) -> None:
         self._build(specs)
         self.sim.set_state({name[4:]: tensor for name, tensor in state.items() if name.startswith("sim.")})
         for name, tensor in self.episodes.state.items():
             tensor.copy_(state[f"episodes.{name}"])
-        for name, tensor in (("actions", self._actions), ("target", self._target), ("forces", self._forces)):
+        for name, tensor in self._own().items():
             tensor.copy_(state[name])
 
     @classmethod

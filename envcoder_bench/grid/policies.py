@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import RUN, folder_kind
-from envcoder_bench.grid.policy_files import RunPolicy, read_policy
+from envcoder_bench.grid.policy_files import RunPolicy, memory_of, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Layout, Robot
 from envcoder_bench.grid.settings import GridSettings
 
@@ -25,7 +25,8 @@ class LoadedPolicy:
     """A policy of a grid.
 
     Attributes:
-        module: observations ``(n, obs_dim)`` to actions ``(n, joints)``.
+        module: observations ``(n, obs_dim)`` to actions ``(n, joints)``; one with memory takes observations and memory
+            side by side, and returns actions and memory so.
         capturable: whether it can be part of a CUDA graph.
         rows: rows of a call on the CPU, so many that a row's bits do not depend on the other rows.
         action_scale: joint target = stance + action_scale * action, rad; None for the robot's scale.
@@ -40,12 +41,22 @@ class LoadedPolicy:
     rows: int
     action_scale: float | None = None
 
+    @property
+    def memory_dim(self) -> int:
+        """Numbers that the policy keeps between steps, 0 when an episode begins."""
+        return memory_of(self.module)
+
     @torch.no_grad()
-    def act(self, obs: Tensor) -> Tensor:
-        """Return actions ``(n, joints)``; on a CPU a row's bits depend on that row only."""
-        if obs.device.type != "cpu":
-            return _actions(self.module(obs))
-        return in_blocks(self.module, obs, self.rows)
+    def act(self, obs: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions ``(n, joints)`` and memory ``(n, memory_dim)``; on a CPU a row's bits depend on it only.
+
+        Without ``memory`` an episode begins.
+        """
+        memory = obs.new_zeros(len(obs), self.memory_dim) if memory is None else memory
+        both = torch.cat([obs, memory], dim=1) if self.memory_dim else obs
+        out = _actions(self.module(both)) if obs.device.type != "cpu" else in_blocks(self.module, both, self.rows)
+        joints = out.shape[1] - self.memory_dim
+        return out[:, :joints], out[:, joints:]
 
 
 def in_blocks(module: nn.Module, obs: Tensor, rows: int) -> Tensor:
@@ -99,8 +110,8 @@ def load_policy_file(
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
     chosen = _layout(name, path, width, layouts, layout)
     _check_actions(name, path, module, chosen, len(robot.dof_names))
-    scale = _action_scale(module, chosen)
-    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width), scale)
+    scale, rows = _action_scale(module, chosen), _rows(module, chosen.width + memory_of(module))
+    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, rows, scale)
 
 
 def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joints: int) -> None:
@@ -108,7 +119,7 @@ def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joi
 
     Raises UserError if this fails, or if equal observations give different actions.
     """
-    obs = torch.full((1, layout.width), 0.5)
+    obs, joints = torch.full((1, layout.width + memory_of(module)), 0.5), joints + memory_of(module)
     with torch.no_grad():
         try:
             out = _actions(module(obs))
@@ -122,11 +133,12 @@ def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joi
             ) from error
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints):
         shape = tuple(out.shape)[1:] if isinstance(out, Tensor) else type(out).__name__
-        raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {joints} joints")
+        own = joints - memory_of(module)
+        raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {own} joints")
     if first is None or not torch.equal(first, again):
         raise UserError(
-            f"policy {name}: {path} returns different actions for the same observation: policies with memory or noise"
-            " are not supported"
+            f"policy {name}: {path} returns different actions for the same observation: it has noise, or memory that it"
+            " keeps itself; give rsl_rl's checkpoint or ONNX, whose memory can be read"
         )
 
 
@@ -200,7 +212,7 @@ def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
     for width in dict.fromkeys(layout.width for layout in layouts.values()):
         try:
             with torch.no_grad():
-                module(torch.zeros(1, width))
+                module(torch.zeros(1, width + memory_of(module)))
             return width
         except Exception:  # a foreign module may raise anything for a wrong width
             continue

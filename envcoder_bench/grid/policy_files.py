@@ -17,6 +17,7 @@ from envcoder_bench.grid.torchscript import MOST_OPERATORS, load_torchscript
 
 INSTALL = "pip install 'envcoder-bench[export]'"
 _LOOPS = {"Loop", "Scan", "SequenceMap"}
+_RSL_MEMORY = re.compile(r"(?:memory_a\.)?rnn\.(?:rnn\.)?((?:weight|bias)_[ih]h_l\d+)")
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
 
@@ -103,19 +104,56 @@ def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
     if not keys_by_number:
         raise UserError(f"policy {name}: {path} is a checkpoint of rsl_rl without an actor of linear layers")
     layers: list[nn.Module] = []
+    matches = {key: _RSL_MEMORY.fullmatch(key) for key in weights}
+    memory = {match[1]: weights[key] for key, match in matches.items() if match}
     # the runner has the normalizer in older versions, the model in newer ones
     stored = saved.get("obs_norm_state_dict") or {
         key.split("actor_obs_normalizer.")[-1]: value for key, value in weights.items() if "obs_normalizer." in key
     }
     if "_mean" in stored and "_std" in stored:
         layers.append(_Standardized(stored["_mean"], stored["_std"]))
+    first = len(layers)
     for _, key in sorted(keys_by_number.items()):
         weight = weights[key]
         layer = nn.Linear(weight.shape[1], weight.shape[0])
         layer.load_state_dict({"weight": weight, "bias": weights[key.replace("weight", "bias")]})
         layers += [layer, nn.ELU()]
-    # no activation behind the last layer
-    return nn.Sequential(*layers[:-1])
+    layers.pop()  # no activation behind the last layer
+    if not memory:
+        return nn.Sequential(*layers)
+    return Recurrent(nn.Sequential(*layers[:first]), memory, nn.Sequential(*layers[first:]))
+
+
+class Recurrent(nn.Module):
+    """A policy with an LSTM or a GRU: observations and memory side by side to actions and memory.
+
+    Args:
+        before, behind: layers.
+        weights: of ``nn.LSTM`` or ``nn.GRU``, by their names.
+    """
+
+    def __init__(self, before: nn.Module, weights: Mapping[str, Tensor], behind: nn.Module) -> None:
+        super().__init__()
+        hidden, self.obs_dim = weights["weight_hh_l0"].shape[1], weights["weight_ih_l0"].shape[1]
+        gates, count = len(weights["weight_ih_l0"]) // hidden, sum(name.startswith("weight_ih") for name in weights)
+        self.before, self.behind, self._lstm = before, behind, gates == 4
+        self.rnn = (nn.LSTM if self._lstm else nn.GRU)(self.obs_dim, hidden, count)
+        self.rnn.load_state_dict(dict(weights))
+        self._shape = (2 if self._lstm else 1, count, hidden)
+        self.memory_dim = math.prod(self._shape)
+
+    def forward(self, both: Tensor) -> Tensor:
+        obs, memory = both[:, : self.obs_dim], both[:, self.obs_dim :]
+        states = [x.contiguous() for x in memory.view(-1, *self._shape).permute(1, 2, 0, 3)]
+        out, kept = self.rnn(self.before(obs).unsqueeze(0), tuple(states) if self._lstm else states[0])
+        kept = torch.stack(kept if self._lstm else (kept,)).permute(2, 0, 1, 3)
+        return torch.cat([self.behind(out[0]), kept.reshape(len(both), -1)], dim=1)
+
+
+def memory_of(module: nn.Module) -> int:
+    """Return how many numbers a policy takes and returns besides observations and actions."""
+    memory = getattr(module, "memory_dim", 0)
+    return memory if isinstance(memory, int) else 0
 
 
 class _Standardized(nn.Module):
@@ -267,7 +305,11 @@ class OnnxGraph(nn.Module):
 
 
 class OnnxSession(nn.Module):
-    """A graph in onnxruntime, on the CPU."""
+    """A graph in onnxruntime, on the CPU.
+
+    Inputs and outputs behind the first, as many of both, are memory, ``(layers, n, hidden)`` each as Isaac Lab exports
+    it. Then the module takes observations and memory side by side, and returns actions and memory so.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -276,10 +318,26 @@ class OnnxSession(nn.Module):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        value = self._session.get_inputs()[0]
-        self._input = value.name
+        value, *states = self._session.get_inputs()
+        outputs = self._session.get_outputs()
+        self._input, self._names = value.name, [each.name for each in states]
         self.obs_dim = value.shape[-1] if isinstance(value.shape[-1], int) else None
+        shapes = [each.shape for each in states]
+        is_memory = len(outputs) == 1 + len(states) and self.obs_dim is not None
+        if not (is_memory and all(len(shape) == 3 and {int} == {type(x) for x in shape[::2]} for shape in shapes)):
+            self._names, shapes = [], []
+        self._shapes = [(shape[0], shape[2]) for shape in shapes]
+        self.memory_dim = sum(layers * hidden for layers, hidden in self._shapes)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        output = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
-        return torch.from_numpy(output).to(obs.device)
+    def forward(self, both: Tensor) -> Tensor:
+        rows = both.cpu()
+        if not self._names:
+            return torch.from_numpy(self._session.run(None, {self._input: rows.numpy()})[0]).to(both.device)
+        sizes = [layers * hidden for layers, hidden in self._shapes]
+        obs, *parts = (x.contiguous() for x in rows.split([rows.shape[1] - sum(sizes), *sizes], dim=1))
+        feed = {self._input: obs.numpy()}
+        for name, part, shape in zip(self._names, parts, self._shapes):
+            feed[name] = part.view(-1, *shape).transpose(0, 1).contiguous().numpy()
+        actions, *kept = (torch.from_numpy(x) for x in self._session.run(None, feed))
+        flat = [x.transpose(0, 1).reshape(len(rows), -1) for x in kept]
+        return torch.cat([actions, *flat], dim=1).to(both.device)

@@ -165,6 +165,7 @@ class GridSettings(Keys):
     seed: Annotated[int, Field(ge=0)] = key(0, "of boulders and starts")
     control_hz: Count = key(50, "policies act so often")
     physics_hz: Count = key(500, "a multiple of control_hz")
+    delay_ms: AtLeast0 = key(0.0, "actions come so much later, rounded to whole control steps [ms]. Ours")
     solver_iterations: Count | None = key(40, "most iterations of the physics solver; null: the robots' own")
     start: Start = key(Start(), "where robots start")
     commands: Commands = key(Commands(), "what policies are told")

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from envcoder_bench.core.errors import UserError, causes
-from envcoder_bench.grid.policy_files import read_policy
+from envcoder_bench.grid.policy_files import memory_of, read_policy
 from envcoder_bench.jail.confine import address_space
 
 MEMORY = 4 << 30  # bytes for a file, in addition to those of the process
@@ -77,7 +77,7 @@ def _try(name: str, file: Path, widths: Sequence[int]) -> str | None:
     for width in widths:
         try:
             with torch.no_grad():
-                module(torch.full((ROWS, width), 0.5))
+                module(torch.full((ROWS, width + memory_of(module)), 0.5))
         except Exception as error:  # most widths are those of other policies
             if _is_of_memory(error):
                 return None

@@ -22,6 +22,7 @@ from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 
 LOOK = 50  # control steps between looks for ended episodes, each a wait for the device
+SHARE = 0.7  # of the environments that a smaller simulation has at most
 # env-steps in the time in which a simulation is built: a smaller one must save more
 WORTH = {"cpu": 20_000, "cuda": 5_000_000}
 Build = Callable[[Sequence[int], Tensor | None], DisturbedEnv]
@@ -65,7 +66,7 @@ def play(build: Build, modules: Sequence[nn.Module], milliseconds: int) -> Playe
         steps = min(steps, max(1, round(milliseconds / (1000.0 * env.task.dt))))
     act, obs = acting(env, modules), env.begin_all(EVALUATION_STEP)
     env.dispatch.recheck()
-    rows = torch.arange(env.num_envs, device=env.device)  # of the first environment
+    rows = torch.arange(env.num_envs, device=env.device)  # places in the first environment
     fitness, whole = torch.zeros(env.num_envs, device=env.device), torch.zeros_like(rows, dtype=torch.bool)
     active, may_shrink = torch.ones_like(whole), True
     for t in range(steps):
@@ -111,7 +112,8 @@ def _left(env: DisturbedEnv, active: Tensor, steps: int) -> tuple[list[int], Ten
     counts = split.sum(dim=1).tolist()
     groups = [g for g, count in enumerate(counts) if count]
     width = max(counts) if _may_narrow(env) else env.layout.envs_per_group
-    if (env.num_envs - len(groups) * width) * steps <= WORTH[env.device.type] or not groups:
+    size = len(groups) * width
+    if not 0 < size <= SHARE * env.num_envs or (env.num_envs - size) * steps <= WORTH[env.device.type]:
         return None
     # those that go on first, in the order of their lanes
     order = torch.argsort((~split[groups]).byte(), dim=1, stable=True)[:, :width].sort(dim=1).values
@@ -120,9 +122,9 @@ def _left(env: DisturbedEnv, active: Tensor, steps: int) -> tuple[list[int], Ten
 
 
 def _may_narrow(env: DisturbedEnv) -> bool:
-    """Return whether groups may have fewer environments; functions that are called may keep a row for each."""
-    compiled = all(shaping.functions.keys() <= shaping.programs.keys() for shaping in env.dispatch.shapings)
-    return env.device.type != "cpu" and compiled
+    """Return whether groups may have fewer environments: functions may keep rows, or draw by their places."""
+    functions = [x for shaping in env.dispatch.shapings for x in shaping.functions.values()]
+    return env.device.type != "cpu" and not any(x.stateful_line or x.random_line for x in functions)
 
 
 def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:

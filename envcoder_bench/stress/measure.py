@@ -151,8 +151,10 @@ def _measure(measured: Measured, policies: Policies, device: str, tell: Callable
         modules = [policies[group.key][0] for group in part]
         commands, reason = probe_commands(spec, part, lambda env, modules=modules: acting(env, modules))
         rows, settings, faults = measure_groups(spec, part, policies, settings)
+        earlier = measured.stress.settings.notes  # also those of other physics
         settings = replace(
             settings,
+            notes=[*settings.notes, *(note for note in earlier if note not in settings.notes)],
             absent={**settings.absent, **({"commands": reason} if reason else {})},
             unmeasured={**measured.stress.settings.unmeasured, **settings.unmeasured},
         )

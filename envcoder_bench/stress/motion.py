@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.sim.base import Robot
 from envcoder_bench.stress.disturbed_env import GRAVITY, DisturbedEnv
 
 TOUCH = 1.0  # N: more force on a body is a contact
@@ -30,7 +32,7 @@ class Motion:
     def __init__(self, env: DisturbedEnv) -> None:
         self._env, self._layout, robot = env, env.layout, env.robot
         task, n, device = env.task, env.num_envs, env.device
-        self._rows = torch.arange(n, device=device)  # of the first environment
+        self._rows = torch.arange(n, device=device)  # places in the first environment
         self.absent: dict[str, str] = {}
         # efforts: torque limits scale with the motors' strength
         limits = robot.effort_limits
@@ -56,7 +58,7 @@ class Motion:
         if feet is None:
             self.absent |= dict.fromkeys(("foot_impact", "foot_slip"), "the task does not say which bodies are feet")
         else:
-            self._points, self._points_before = robot.track(feet), torch.zeros(n, len(feet), 3, device=device)
+            self._points, self._points_before = _tracked(robot, feet), torch.zeros(n, len(feet), 3, device=device)
         self._loaded = torch.zeros(n, 0 if feet is None else len(feet), dtype=torch.bool, device=device)
         self._mass = float(robot.body_masses.sum())
         if not robot.floating:
@@ -78,7 +80,7 @@ class Motion:
         self._acted = [x[kept, : env.actions.shape[1]] for x in self._acted]
         self._widths, self._place, self._loaded = self._widths[kept], self._place[kept], self._loaded[kept]
         if self._feet is not None:
-            self._points, self._points_before = env.robot.track(self._feet.tolist()), self._points_before[kept]
+            self._points, self._points_before = _tracked(env.robot, self._feet.tolist()), self._points_before[kept]
 
     def step(self, t: int, active: Tensor, ended: Tensor) -> None:
         """Measure the ``t``-th step of the environments that it does not end."""
@@ -182,6 +184,13 @@ class Motion:
 
     def _new_contacts(self, bodies: np.ndarray) -> str:
         return " ".join(name for name, touches in zip(self._env.robot.body_names, bodies) if touches)
+
+
+def _tracked(robot: Robot, feet: Sequence[int]) -> Callable[[], Tensor]:
+    """Return ``robot.track(feet)``; its first call is of the present state, and later ones of the last step."""
+    points = robot.track(feet)
+    points()
+    return points
 
 
 def _where(mask: Tensor, device: torch.device) -> Tensor:

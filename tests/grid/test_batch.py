@@ -171,3 +171,35 @@ def test_standing_robots_are_neither_fallen_nor_flipped(inputs, complete) -> Non
 def test_specs_are_sorted_by_policy(inputs) -> None:
     assert inputs.specs[:2] == [Spec(0, 0, 0), Spec(0, 0, 1)]
     assert [spec.policy for spec in inputs.specs] == [0] * 9 + [1] * 9
+
+
+class _Counting(torch.nn.Module):
+    """A policy that counts its steps."""
+
+    memory_dim = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = network(48)
+
+    def forward(self, both):
+        obs, count = both[:, :48], both[:, 48:]
+        return torch.cat([self.net(obs) + 0.02 * count, count + 1.0], dim=1)
+
+
+def test_actions_come_late_and_memory_goes_with_the_robots() -> None:
+    inputs = grid([policy("counts", "flat", _Counting())], ["friction"], *SHORT, "delay_ms=39")
+    own, asked = batch(inputs), []
+    scale = own._action_scale
+    for step in range(4):
+        asked.append(own._actions.clone())
+        late = asked[step - 2] if step >= 2 else torch.zeros_like(asked[0])
+        assert torch.equal(own._target, own._stance + scale * late)
+        assert bool((own._memory == step + 1).all())
+        own.advance(1)
+    assert not torch.equal(asked[0], asked[1])
+    # robots that go on alone take their memory and the actions that wait with them
+    again = Batch.resumed(own.scene, own.specs[1:2], select(own.state(), [1], len(own.specs)), own.step_count)
+    own.advance(3)
+    again.advance(3)
+    assert torch.equal(again._target[0], own._target[1]) and torch.equal(again._memory[0], own._memory[1])

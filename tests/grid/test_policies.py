@@ -62,7 +62,7 @@ def test_torchscript_policy_matches_its_network(tmp_path, width, layout) -> None
     loaded = _load(tmp_path / "policy.pt")
     assert (loaded.kind, loaded.layout.name) == ("torchscript", layout)
     obs = torch.randn(7, width)
-    torch.testing.assert_close(loaded.act(obs), net(obs))
+    torch.testing.assert_close(loaded.act(obs)[0], net(obs))
 
 
 def test_onnx_with_supported_operators_runs_in_torch(tmp_path) -> None:
@@ -71,7 +71,7 @@ def test_onnx_with_supported_operators_runs_in_torch(tmp_path) -> None:
     loaded = _load(tmp_path / "policy.onnx")
     assert (loaded.kind, loaded.layout.name, loaded.capturable) == ("onnx", "rough", True)
     obs = torch.randn(7, 235)
-    torch.testing.assert_close(loaded.act(obs), net(obs))
+    torch.testing.assert_close(loaded.act(obs)[0], net(obs))
 
 
 def test_onnx_with_other_operators_runs_in_onnxruntime(tmp_path) -> None:
@@ -81,7 +81,7 @@ def test_onnx_with_other_operators_runs_in_onnxruntime(tmp_path) -> None:
     loaded = _load(tmp_path / "policy.onnx")
     assert (loaded.kind, loaded.layout.name, loaded.capturable) == ("onnx", "flat", False)
     obs = torch.randn(7, 48)
-    torch.testing.assert_close(loaded.act(obs), torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(loaded.act(obs)[0], torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
 
 
 def _looping(path, levels=0):
@@ -136,10 +136,10 @@ def test_rsl_rl_checkpoint_is_loaded_with_its_normalizer(tmp_path) -> None:
     loaded = _load(tmp_path / "model_3.pt")
     obs = torch.randn(5, 48)
     assert loaded.kind == "rsl_rl"
-    torch.testing.assert_close(loaded.act(obs), net(obs))
+    torch.testing.assert_close(loaded.act(obs)[0], net(obs))
     norm = {"_mean": torch.full((1, 48), 0.5), "_std": torch.full((1, 48), 2.0)}
     torch.save({"model_state_dict": state, "obs_norm_state_dict": norm}, tmp_path / "normed.pt")
-    torch.testing.assert_close(_load(tmp_path / "normed.pt").act(obs), net((obs - 0.5) / 2.01))
+    torch.testing.assert_close(_load(tmp_path / "normed.pt").act(obs)[0], net((obs - 0.5) / 2.01))
 
 
 class _Memory(torch.nn.Module):
@@ -233,9 +233,9 @@ def test_blocked_rows_are_independent_of_other_rows(tmp_path) -> None:
     _torchscript(net, tmp_path / "policy.pt")
     loaded = _load(tmp_path / "policy.pt")
     obs = torch.randn(150, 235)
-    every = loaded.act(obs)
+    every = loaded.act(obs)[0]
     for k in (0, 3, 64, 149):
-        assert torch.equal(loaded.act(obs[k : k + 1])[0], every[k])
+        assert torch.equal(loaded.act(obs[k : k + 1])[0][0], every[k])
     assert torch.equal(in_blocks(net, obs, 1)[5], net(obs[5:6])[0])
 
 
@@ -467,3 +467,66 @@ def test_torchscript_with_branches_and_nested_modules_is_read(tmp_path) -> None:
     module.save(str(tmp_path / "policy.pt"))
     kind, loaded, _ = read_policy("p", tmp_path / "policy.pt")
     assert kind == "torchscript" and torch.equal(loaded(torch.ones(2, 48)), module(torch.ones(2, 48)))
+
+
+def _recurrent(kind: str, layers: int):
+    """Return an rnn with two layers behind it, and rsl_rl's names of their weights."""
+    torch.manual_seed(0)
+    rnn = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[kind](48, 16, layers)
+    net = network(16)
+    saved = {f"memory_a.rnn.{name}": x for name, x in rnn.state_dict().items()}
+    saved |= {f"memory_c.rnn.{name}": 2.0 * x for name, x in rnn.state_dict().items()}
+    return rnn, net, {**saved, **{f"actor.{name}": x for name, x in net.state_dict().items()}}
+
+
+@pytest.mark.parametrize("kind, layers", [("lstm", 1), ("gru", 2)])
+def test_memory_of_an_rsl_rl_checkpoint_goes_with_each_robot(tmp_path, kind, layers) -> None:
+    rnn, net, saved = _recurrent(kind, layers)
+    torch.save({"model_state_dict": saved}, tmp_path / "model.pt")
+    loaded = _load(tmp_path / "model.pt")
+    assert loaded.layout.name == "flat" and loaded.memory_dim == layers * 16 * (2 if kind == "lstm" else 1)
+    memory, states = torch.zeros(5, loaded.memory_dim), None
+    for _ in range(3):
+        obs = torch.randn(5, 48)
+        actions, memory = loaded.act(obs, memory)
+        with torch.no_grad():
+            out, states = rnn(obs.unsqueeze(0), states)
+            assert torch.allclose(actions, net(out[0]), atol=1e-5)
+    kept = memory.clone()
+    _, memory = loaded.act(obs, torch.cat([kept[:1], torch.zeros_like(kept[1:])]))  # of one robot alone
+    assert torch.equal(loaded.act(obs, kept)[1][0], memory[0])
+
+
+def test_onnx_with_states_as_isaac_lab_exports_them_has_memory(tmp_path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper, numpy_helper
+
+    # h_out = h_in + 1, action = observation's first number + h_in's first
+    nodes = [
+        helper.make_node("Add", ["h_in", "one"], ["h_out"]),
+        helper.make_node("Slice", ["h_in", "zero", "end", "axis"], ["first"]),
+        helper.make_node("Squeeze", ["first", "zero"], ["column"]),
+        helper.make_node("Slice", ["obs", "zero", "end", "last"], ["seen"]),
+        helper.make_node("Add", ["seen", "column"], ["sum"]),
+        helper.make_node("Expand", ["sum", "shape"], ["actions"]),
+    ]
+    numbers = {"zero": [0], "end": [1], "axis": [2], "last": [1], "shape": [1, 12]}
+    constants = [numpy_helper.from_array(np.array(x), name) for name, x in numbers.items()]
+    constants.append(numpy_helper.from_array(np.float32([1.0]), "one"))
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)  # noqa: E731
+    inputs, outputs = (
+        [value("obs", [1, 48]), value("h_in", [1, 1, 3])],
+        [value("actions", [1, 12]), value("h_out", [1, 1, 3])],
+    )
+    model = helper.make_model(
+        helper.make_graph(nodes, "policy", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 20)]
+    )
+    model.ir_version = 9
+    onnx.save(model, str(tmp_path / "policy.onnx"))
+    loaded = _load(tmp_path / "policy.onnx")
+    assert loaded.memory_dim == 3 and loaded.rows == 1
+    obs, memory = torch.arange(2.0).view(2, 1).repeat(1, 48), torch.zeros(2, 3)
+    for step in range(3):
+        actions, memory = loaded.act(obs, memory)
+        assert torch.equal(actions, (obs[:, :1] + step).expand(-1, 12)) and bool((memory == step + 1).all())

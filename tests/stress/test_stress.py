@@ -174,6 +174,11 @@ def test_other_physics_are_columns_and_change_no_other_number(run_folder, monkey
     monkeypatch.setattr(measure, "measure_groups", _counted(measure.measure_groups, played))
     again = stress_run(run_folder, Asked(draws=4, episodes=1, physics=True)).stress
     assert not played and again.settings.notes.count(note) == 1  # all is there
+    # a part that is measured anew without other physics keeps the notes
+    lines = (run_folder / FILE).read_text().splitlines(keepends=True)
+    (run_folder / FILE).write_text("".join(line for line in lines if not line.startswith("b,")))
+    anew = stress_run(run_folder, Asked(draws=4, episodes=1)).stress
+    assert len(played) == 1 and anew.settings.notes.count(note) == 1
 
 
 def test_an_exact_solver_never_has_fewer_iterations(cartpole, tmp_path):

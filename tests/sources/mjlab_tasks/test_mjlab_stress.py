@@ -13,7 +13,9 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.results.stress import Settings
 from envcoder_bench.run.prepare.environments import build_env, build_task
 from envcoder_bench.sim.base import Variation
+from envcoder_bench.stress import episodes
 from envcoder_bench.stress.commands import probe_commands
+from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.episodes import acting
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.spec import Can
@@ -57,6 +59,30 @@ def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_
     nominal = [row.fitness for row in stress.rows if row.draw == 0]
     assert nominal == played.fitness.double().mean(dim=1).tolist()
     assert env.task.unmeasured(0) == {"the base's linear velocity"}
+
+
+def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(monkeypatch):
+    """Each tensor of mjlab's state is divided by environment."""
+    legs = torch.tensor([2.0, -2.0]).repeat_interleave(6)
+    scripts = {"falls": lambda obs: legs.expand(len(obs), -1)}
+    settings = Settings(1, draws=7, episodes=1, milliseconds=1200)
+    monkeypatch.setattr(Script, "forward", lambda self, obs: self.controller(obs))  # beyond the clips
+
+    def rows():
+        return str(stress_of(*groups_of(f"mjlab:{GO1}", TEXT, list(scripts)), scripts, settings).rows)
+
+    whole, seen = rows(), []
+    take_over = DisturbedEnv.take_over
+
+    def noted(self, other, groups, kept):
+        take_over(self, other, groups, kept)
+        seen.append((self.num_envs, torch.equal(self.observe(), other.observe()[kept])))
+
+    monkeypatch.setattr(DisturbedEnv, "take_over", noted)
+    for name, value in (("LOOK", 5), ("SHARE", 1.0), ("WORTH", {"cpu": 0}), ("_may_narrow", lambda env: True)):
+        monkeypatch.setattr(episodes, name, value)
+    assert rows() == whole
+    assert seen and all(equal and size < 8 for size, equal in seen)
 
 
 def test_sensors_err_and_late_actions_are_observed_as_they_were_asked(g1):
