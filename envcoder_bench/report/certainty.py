@@ -99,7 +99,8 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
     alike = ", as far as the candidates are alike in this" if max(shares) < independent_share - 0.001 else ""
     return [
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
-        f" does not learn: intervals and marks allow for it{alike}",
+        f" does not learn: intervals and marks allow for it{alike}; if the fitness has no bounds, not for a seed above"
+        " all of the run",
         *groups,
     ]
 
