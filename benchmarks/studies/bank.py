@@ -23,7 +23,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import RunResult
-from envcoder_bench.score.protocol import SETS, STANDARD, TRACKS, ScoredTask
+from envcoder_bench.score.protocol import SETS, SMOKE, STANDARD, TRACKS, ScoredTask
 from envcoder_bench.score.protocol import TASKS as SCORED
 from envcoder_bench.score.scoring import DEVIATIONS
 from envcoder_bench.search.evolve import EvolveProposer
@@ -40,7 +40,7 @@ from .quarters import WEIGHTS
 from .ranks import mutated
 from .training import Study, digest, evaluations, folder_name
 
-TASKS = tuple(dict.fromkeys(SCORED[name].address for name in SETS[STANDARD]))
+TASKS = tuple(dict.fromkeys(SCORED[name].address for name in (*SETS[SMOKE], *SETS[STANDARD])))
 TRACK = TRACKS["reward"]
 Fitness = dict[str, list[float | None]]  # by candidate and seed
 GOAL_WEIGHTS = (-1.0, 0.0, 1.0, 3.0)  # of each goal's fitness, per second

@@ -125,7 +125,7 @@ TASKS = {
 SMOKE, STANDARD, MJLAB, UNSEEN = "smoke", "standard", "mjlab", "unseen"  # sets of tasks
 SETS = {
     SMOKE: ("CartpoleSwingup",),
-    STANDARD: ("CartpoleSwingup", "Ant", "AnymalSpeed", "AnymalSideways", "AnymalTurn"),
+    STANDARD: ("Ant", "AnymalSpeed", "AnymalSideways", "AnymalTurn"),
     MJLAB: ("Go1", "G1"),
 }
 
