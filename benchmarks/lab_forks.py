@@ -6,7 +6,8 @@
 ``OWNER+NAME/repo``. Its files at the commit are unpacked into a temporary folder; those that a partial clone does not
 have, such as meshes, are left out. Packages that they import are on PYTHONPATH:
 
-    pip install --no-deps --target FOLDER/packages cusrl joblib opencv-python-headless reportlab
+    pip install --no-deps --target FOLDER/packages cusrl objprint tyro docstring-parser shtab typeguard joblib
+        opencv-python-headless reportlab
 
 A config loads if its module is imported and the config is made. Results go to ``measurements/lab_forks.json``.
 """

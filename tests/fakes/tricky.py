@@ -18,9 +18,7 @@ _HEAD = {
 _BODIES: dict[str, dict[str, str]] = {
     "reward": {
         "half of them": "return torch.where(torch.arange(n) < n // 2, x[:, 0], -x[:, 0])",
-        "half by size": "return x[:, 0] * (torch.arange(x.size(0)) < x.size(0) // 2)",
         "the last quarter": "return x[:, 0] * (torch.arange(n) >= n - n // 4)",
-        "the upper half": "return torch.where(torch.arange(n) >= (n - 1) // 2, x[:, 0], v[:, 0])",
         "at most a hundred": "return x[:, 0] * (torch.arange(n) < min(n, 100))",
         "n modulo 50": "return x[:, 0] + torch.arange(n) * (n % 50) * 0.001",
         "distributions": (
@@ -28,46 +26,32 @@ _BODIES: dict[str, dict[str, str]] = {
             "a = D.Normal(x[:, 0], 0.1).sample() + D.Uniform(-1.0, 1.0).sample((n,)) + D.Bernoulli(0.3).sample((n,))\n"
             "return a + D.Categorical(torch.softmax(x, -1)).sample() + D.Laplace(x[:, 1], 1.0).rsample()\n"
         ),
-        "share of the lane": "return x[:, 0] + torch.arange(n) / n",
         "seven tenths": "return x[:, 0] * (torch.arange(n) < int(0.7 * n))",
         "made of other operators": (
             "f = torch.nn.functional\n"
             "h = f.softplus(x) + f.gelu(v) + f.mish(x) + f.celu(v) + f.logsigmoid(x) + torch.sinc(v) + f.hardswish(x)\n"
             "return h.logsumexp(1) + h.std(1) + f.smooth_l1_loss(x, v, reduction='none').sum(1) + h.roll(1, 1)[:, 0]"
         ),
-        "every other": "return torch.where(torch.arange(n) % 2 == 0, x[:, 0], x[:, 1])",
-        "the last": "return x[:, 0] + (torch.arange(n) == n - 1).float()",
-        "n in an array": "return x[:, 0] + torch.full((n,), float(n)) * 0.001",
-        "numel": "return x[:, 0] * (x.numel() // x.shape[0])",
         "unused mean": "mean = x.mean()\nreturn x[:, 0]",
-        "printed mean": "print('mean', x.mean().shape)\nreturn x[:, 0]",
-        "unused first row": "first = x[0] * 2\nreturn x[:, 2]",
         "constant as component": "return x[:, 0], {'scale': state_dict['dof_vel_scale'], 'x': x[:, 1]}",
         "0-d component": "return x[:, 0], {'made': torch.tensor(0.25), 'on': torch.tensor(True)}",
         "rand": "return x[:, 0] + torch.rand(n)",
-        "rand_like": "return x[:, 0] + torch.rand_like(x).sum(-1)",
         "randn": "return x[:, 0] + 0.1 * torch.randn(n, 2).prod(-1)",
         "randint": "return x[:, 0] + torch.randint(0, 5, (n,))",
         "a choice": "return x[torch.arange(n), torch.randint(3, (n,))]",
-        "bernoulli": "return x[:, 0] * torch.bernoulli(torch.full((n,), 0.7))",
         "normal": "return torch.normal(x[:, 0], 0.1)",
         "uniform_": "return x[:, 0] + torch.empty(n, 3).uniform_(-1, 1).amax(-1)",
         "exponential_": "return x[:, 0] + x.new_empty(n).exponential_(2.0)",
-        "dropout": "return torch.nn.functional.dropout(x, 0.4).sum(-1)",
         "multinomial": "return x[:, 0] + torch.multinomial(torch.softmax(x, -1), 1).squeeze(-1)",
         "one draw for all": "return x[:, 0] + torch.rand(3).sum() + torch.rand(())",
         "columns first": "return x[:, 0] + torch.rand(2, n)[1]",
-        "interleaved": "return x[:, 0] + torch.rand(n * 2).view(n, 2)[:, 1]",
-        "two draws": "return torch.rand(n) - torch.rand(n)",
         "ties": "return torch.round(x[:, 0] * 4) + torch.sign(torch.round(x[:, 1]))",
         "integer steps": "return (s['progress_buf'] // 3 % 4).float() + s['progress_buf'] / 7",
         "negative modulo": "return torch.remainder(x[:, 0], -0.3) + torch.fmod(x[:, 1], 0.2) + (-7 % 3)",
         "masked": "y = x.clone()\ny[x < 0] = 0.5\ny[:, 1] *= 2\nreturn y.sum(-1)",
         "rare": "return torch.where(x[:, 0] > 0.49, torch.log(x[:, 0].clamp(min=1e-6)), x[:, 1])",
         "nan hidden": "return torch.nan_to_num(torch.log(x[:, 0]), nan=-1.0, neginf=-9.0)",
-        "a loop": "y = x[:, 0]\nfor _ in range(40):\n    y = torch.sin(y) + 0.1\nreturn y",
         "a sort of many": "return torch.cat([x, v, x + v, x - v, x * v, x * 2], -1).median(dim=-1).values",
-        "topk": "return torch.cat([x, v, x + v, x * v], -1).topk(3, dim=-1).values.sum(-1)",
         "double": "return (x[:, 0].double() ** 3).float() + 1e-9",
     },
     "observation": {
@@ -76,7 +60,6 @@ _BODIES: dict[str, dict[str, str]] = {
         "noise": "return torch.cat([x, v], -1) + 0.05 * torch.randn(n, 6)",
         "noise with steps": "return x * (1 + 0.1 * torch.rand_like(x)) + (torch.rand(n, 1) < 0.1) * v",
         "reshaped by four": "return state_dict['contact_forces'].view(n * 4, 3).norm(dim=-1).view(n, 4)",
-        "built in a list": "return torch.stack([x[:, i] * (i + 1) for i in range(x.shape[1])], dim=1)",
         "zeros filled": "o = torch.zeros((n, 7))\no[:, :3] = x\no[:, 3:6] = v\no[:, 6] = n\nreturn o",
     },
     "terminal": {
@@ -90,11 +73,9 @@ _BODIES: dict[str, dict[str, str]] = {
     "goal": {
         "uniform_": "return {'commands': torch.empty(n, 3).uniform_(-1.0, 1.0)}",
         "curriculum": "return {'commands': torch.linspace(0.1, 1.0, n)[:, None] * torch.ones(1, 3)}",
-        "halves": "c = torch.rand(n, 3)\nc[:, 1] = (torch.arange(n) < n // 2) * 0.7\nreturn {'commands': c}",
     },
     "torque": {
         "noisy": "return 0.3 * action + 0.05 * torch.randn_like(action) - v",
-        "alternating": "return action * (1 - 2 * (torch.arange(n) % 2)).unsqueeze(-1)",
     },
     "dof_target": {
         "delayed by chance": "return torch.where(torch.rand(n, 1) < 0.3, x, x + 0.2 * action)",

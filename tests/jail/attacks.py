@@ -253,13 +253,10 @@ attack(
 attack(
     "exhaustion",
     "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|parsed",
-    loop_in_a_function="def compute_terminal(state_dict):\n    while True:\n        pass",
     loop_that_catches="while True:\n    try:\n        [0] * (10 ** 12)\n    except MemoryError:\n        pass",
-    memory_of_lists="x = []\nwhile True:\n    x.append([0] * 1_000_000)",
     memory_of_tensors="x = []\nwhile True:\n    x.append(torch.ones(10_000_000))",
     one_large_tensor="x = torch.zeros(10 ** 12)",
     one_large_string="x = 'a' * (10 ** 12)",
-    large_number="x = 10 ** 10 ** 9",
     recursion="def f(x):\n    return f(x + 1)\nf(0)",
     nested_text="x = " + "(" * 5000 + ")" * 5000,
     nested_minus="x = " + "-" * 50_000 + "1",
@@ -419,7 +416,6 @@ attack(
     "floods",
     "processor time|longer than|memory|Memory",
     prints="text = 'x' * 1_000_000\nwhile True:\n    print(text, flush=True)",
-    logs="import logging\nlogging.basicConfig(level=0)\nwhile True:\n    logging.warning('x' * 1_000_000)",
 )
 attack(
     "tensors without numbers",

@@ -118,7 +118,7 @@ def test_results_do_not_depend_on_earlier_runs_of_the_process(tmp_path, device):
     reward = "def compute_reward(root_states):\n    return root_states[:, 7]\n"
     evaluation = {"evaluation.points": 1, "evaluation.num_envs": 4, "evaluation.final_episodes": 4}
     other = envcoder_bench.evaluate(  # whose memory is free afterwards, and no longer zero
-        "Anymal", {"other": reward}, output_dir=tmp_path / "other", device=device, untrusted=True,
+        "Anymal", {"other": reward}, output_dir=tmp_path / "other", device=device,
         num_envs_per_candidate=96, learning_iterations=1, overrides={**evaluation, **SHORT},
     )  # fmt: skip
     assert set(other.results.status) == {"ok"}

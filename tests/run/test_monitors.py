@@ -65,12 +65,11 @@ def test_noise_is_compared_with_a_deviation_of_1_if_the_config_has_none(params):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bonus", "says"), [(0.0, False), (1.0, True)])
-def test_run_says_that_noise_only_grows(tmp_path, caplog, bonus, says):
+def test_run_says_that_noise_only_grows(tmp_path, caplog):
     sizes = {"num_envs_per_candidate": 8, "learning_iterations": 40, "device": "cpu", "seeds": 1, "video": 0}
-    numbers = [f"train.params.config.entropy_coef={bonus}", "train.params.config.learning_rate=0.01"]
+    numbers = ["train.params.config.entropy_coef=1.0", "train.params.config.learning_rate=0.01"]
     text = "def compute_reward(pole_angle):\n    return 0.0 * pole_angle\n"
     numbers += ["train.params.config.horizon_length=4", "compile_shapers=false"]
     short = ["evaluation.points=1", "evaluation.final_episodes=1", "task.env.episodeLength=30", *numbers]
     evaluate("Cartpole", {"a": text}, overrides=short, output_dir=tmp_path / "run", baselines=False, **sizes)
-    assert ("the exploration noise of a is" in caplog.text) == says
+    assert "the exploration noise of a is" in caplog.text

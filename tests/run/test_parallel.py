@@ -140,21 +140,12 @@ def test_results_are_independent_of_the_number_of_workers_and_their_timing(tmp_p
         assert names >= {"human", "unshaped", *(name for name, _ in request.groups)}
 
 
-def test_number_of_seeds_that_is_chosen_with_the_workers_gives_the_same_results(
+def test_lost_workers_and_a_number_of_seeds_that_is_chosen_do_not_change_results(
     tmp_path, alone, threads, monkeypatch, caplog
 ):
-    """Workers start before it is chosen; their memory and number decide it."""
+    """Workers start before the number is chosen; their memory and number decide it."""
     monkeypatch.setattr(seeds, "MOST", 2)
     monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
-    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(2, seeds="auto"))
-    assert_alike(tmp_path / "run", alone)
-    assert result.summary["memory"]["waves"] == 2
-    groups = "5 groups of 8 environments on each device take 1."  # of five that can train
-    assert f"2 seeds for each candidate (seeds=auto: {groups}" in caplog.text
-    assert RunFolder(tmp_path / "run").read()[0].seeds == 2
-
-
-def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):
     chance, losses = random.Random(0), []
 
     def fault(message):
@@ -163,10 +154,14 @@ def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):
             return WorkerLost("killed by the test")
 
     threads(fault)
-    envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(2))
+    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(2, seeds="auto"))
     assert losses
     assert "(killed by the test): its job of" in caplog.text
     assert_alike(tmp_path / "run", alone)
+    assert result.summary["memory"]["waves"] == 2
+    groups = "5 groups of 8 environments on each device take 1."  # of five that can train
+    assert f"2 seeds for each candidate (seeds=auto: {groups}" in caplog.text
+    assert RunFolder(tmp_path / "run").read()[0].seeds == 2
 
 
 def test_prints_of_candidates_in_workers_are_shown_to_a_limit_and_logged(tmp_path, threads, capfd):

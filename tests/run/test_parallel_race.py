@@ -28,7 +28,8 @@ def alone(tmp_path_factory):
     return folder
 
 
-def test_race_on_several_workers_that_are_lost_gives_the_results_of_one_process(tmp_path, alone, threads):  # noqa: F811
+def test_race_of_workers_that_are_lost_and_stopped_gives_the_results_of_one_process(tmp_path, alone, threads):  # noqa: F811
+    """It is stopped between two rungs, and resumed in one process."""
     chance, losses = random.Random(1), []
 
     def fault(message):
@@ -38,15 +39,10 @@ def test_race_on_several_workers_that_are_lost_gives_the_results_of_one_process(
             return WorkerLost("killed by the test")
 
     threads(fault)
-    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **{**settings(2), **RACE})
-    assert len(losses) == 3
-    assert set(result.results.status) == {"ok", "failed", "stopped"}
-    assert_alike(tmp_path / "run", alone)
-
-
-def test_stopped_race_of_several_workers_is_resumed_in_one_process(tmp_path, alone, threads):  # noqa: F811
     output, asked = tmp_path / "run", {**settings(2), **RACE}
     stopped = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=output, **stopped_at(3), **asked)
     assert not stopped.complete and "in rung" in stopped.stopped_at
-    assert envcoder_bench.resume(output, devices=None).complete
+    assert len(losses) == 3
+    result = envcoder_bench.resume(output, devices=None)
+    assert result.complete and set(result.results.status) == {"ok", "failed", "stopped"}
     assert_alike(output, alone)

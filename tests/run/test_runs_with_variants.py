@@ -68,12 +68,10 @@ def test_every_term_is_left_out_halved_and_doubled_and_every_function_left_out(c
     assert by_name["mine.without_reward"].components == ()
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
-def test_variants_that_differ_in_weights_share_one_kernel_with_one_program(cartpole, count):
-    steps = range(round((count / 12) ** 0.5 * 3))
-    sweep = {"upright": [2 + k for k in steps], "centre": [2 + k for k in steps], "swing": [0.2, 0.3]}
+def test_variants_that_differ_in_weights_share_one_kernel_with_one_program(cartpole):
+    sweep = {"upright": [2, 3, 4], "centre": [2, 3, 4], "swing": [0.2, 0.3]}
     sources = made(cartpole, {"mine": MINE}, sweep=sweep, points=None)[1:]
-    assert len(sources) >= count
+    assert len(sources) == 18  # more programs than a kernel has otherwise
     groups, _ = prepare(with_candidates(cartpole.changed(baselines=False), sources))
     programs = [group.shaping.programs["reward"] for group in groups]
     codes = [write_c(program, dict.fromkeys(program.outputs, "O = {value};")) for program in programs]

@@ -261,7 +261,7 @@ def test_intermediate_evaluations_play_the_beginning_of_the_episodes(tmp_path, o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [{}, {"overrides": MINE}, {"task": "Anymal"}])  # which has goals of its own
+@pytest.mark.parametrize("more", [{"overrides": MINE}, {"task": "Anymal"}])  # which has goals of its own
 def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, more):
     straight, _, none = make_session(tmp_path / "a", **more)
     first, _, saved = make_session(tmp_path / "b", **stopped_at(4), **more)

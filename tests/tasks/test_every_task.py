@@ -15,7 +15,7 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 ON_CUDA = [pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()]
 WHERE = ("name", "sim", "device")
 EVERY = pytest.mark.parametrize(WHERE, [*((name, "mujoco_cpu", "cpu") for name in task_names()), *ON_CUDA])
-# objects, sites and a Jacobian; cubes in hands; levels of a terrain. The others have less, by the same code
+# objects, sites and a Jacobian; cubes in hands; levels of a terrain: what the other tasks have is simpler
 THREE = pytest.mark.parametrize(
     WHERE, [*((x, "mujoco_cpu", "cpu") for x in ("FrankaCubeStack", "AllegroHand", "AnymalTerrain")), *ON_CUDA]
 )
@@ -39,7 +39,7 @@ def test_task_passes_the_fast_checks(name, sim, device, check):
 
 
 @SLOW
-@THREE
+@EVERY
 @pytest.mark.parametrize("check", ["reset", "restore", "paired"])
 def test_task_is_reset_restored_and_paired(name, sim, device, check):
     assert list(getattr(TaskCheck(name, sim, device, overrides(name, sim)), check)()) == []
