@@ -48,7 +48,8 @@ MEASUREMENTS = {
     "designs": (
         "measurements.certainty",
         "how often a ranking's statements are right, in simulated runs of designs, and its power in recorded ones",
-        {"--runs": (400, "simulated runs of each kind and size; of large ones fewer")},
+        {"--runs": (400, "simulated runs of each kind and size; of large ones fewer"),
+         "--only": ("", "designs with this in their name; recorded: the recorded trainings")},
     ),
     "campaigns": (
         "measurements.campaigns",

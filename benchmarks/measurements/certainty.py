@@ -1,13 +1,23 @@
 """How often a ranking's statements are right, in simulated runs whose truth is known."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from bench import records
 from bench.records import Record
-from certainty_designs import DIFFERENT, EQUAL, RATE, Facts, different_family, equal_family, extended_family, model
+from certainty_designs import (
+    DIFFERENT,
+    EQUAL,
+    LATER,
+    RATE,
+    Facts,
+    different_family,
+    equal_family,
+    extended_family,
+    model,
+)
 
 # candidates x seeds of the designs
 EQUAL_SIZES = [*((n, seeds) for n in (1, 2, 3, 12) for seeds in (2, 3, 5, 8, 12)), (60, 3), (250, 3)]
@@ -15,7 +25,15 @@ SCREENED = 0.2  # share of the runs that are made of every size; all if more tha
 SUSPECT = 0.045
 # and the share of --runs: large ones take long
 DIFFERENT_SIZES = {(3, 3): 0.3, (12, 2): 0.3, (12, 3): 0.3, (12, 5): 0.3, (60, 5): 0.15, (250, 3): 0.08}
-EXTENDED = ("normal", "learns or not, 0.7", "rare failures", "equal means by different ways", "mutants", "costs")
+EXTENDED = (
+    "normal",
+    "learns or not, 0.7",
+    "rare failures",
+    "equal means by different ways",
+    "mutants",
+    "costs",
+    *LATER,
+)
 RECORDED = (  # trainings of Anymal and Ant in study.jsonl: the record, seeds
     ("ranks-c93dc8b7", 3), ("ranks-99211b24", 3), ("devices-470867bd", 3), ("devices-470867bd", 5),
     ("ranks-3d255ae7", 3), ("ranks-c710f4b8", 3),
@@ -24,12 +42,14 @@ RECORDED = (  # trainings of Anymal and Ant in study.jsonl: the record, seeds
 
 def designs(args: Namespace) -> Iterator[Record]:
     """Simulate runs of the designs that others wrote, and take runs of recorded trainings."""
-    for made in (_equal(args.runs), _different(args.runs), _extended(args.runs), _power(args.runs)):
+    chosen = [name for name in {**EQUAL, **DIFFERENT} if args.only in name]
+    made_of = (_equal(args.runs, chosen), _different(args.runs, chosen), _extended(args.runs, chosen))
+    for made in (*made_of, _power(args.runs) if args.only in "recorded" else ()):
         yield from ({**facts, **records.describe("cpu")} for facts in made)
 
 
-def _equal(runs: int) -> Iterator[Facts]:
-    for name in EQUAL:
+def _equal(runs: int, chosen: Sequence[str]) -> Iterator[Facts]:
+    for name in filter(EQUAL.__contains__, chosen):
         yield {"kind": "equal_designs", **_together([_screened(name, *size, runs) for size in EQUAL_SIZES])}
 
 
@@ -41,8 +61,8 @@ def _screened(name: str, candidates: int, seeds: int, runs: int) -> Facts:
     return equal_family(name, candidates, seeds, runs)
 
 
-def _different(runs: int) -> Iterator[Facts]:
-    for name in DIFFERENT:
+def _different(runs: int, chosen: Sequence[str]) -> Iterator[Facts]:
+    for name in filter(DIFFERENT.__contains__, chosen):
         cells = [different_family(name, *size, max(1, round(share * runs))) for size, share in DIFFERENT_SIZES.items()]
         yield {"kind": "different_designs", **_together(cells)}
 
@@ -54,8 +74,8 @@ def _together(cells: list[Facts]) -> Facts:
     return {**{name: cells[0][name] for name in shared}, "cells": rows}
 
 
-def _extended(runs: int) -> Iterator[Facts]:
-    for name in EXTENDED:
+def _extended(runs: int, chosen: Sequence[str]) -> Iterator[Facts]:
+    for name in filter(EXTENDED.__contains__, chosen):
         cells = (extended_family(name, n, max(1, round(0.5 * runs))) for n in (1, 3))
         yield from ({"kind": "extended_designs", **facts} for facts in cells)
 

@@ -87,17 +87,21 @@ def unseen(ranked: Sequence[Ranked]) -> list[str]:
         return []
     shares = [row.unseen for row in tested if not math.isnan(row.unseen)]
     seeds = counted(min(len(row.seeds) for row in tested), "seed")
+    few = seeds == "2 seeds" and len(tested) > 1
+    groups = ["2 seeds do not show whether some candidates' seeds move together"] * few
     if not shares:
-        groups = ", nor whether some candidates' seeds move together" if seeds == "2 seeds" and len(tested) > 1 else ""
         return [
-            f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn{groups}; the"
-            f" fitness has no bounds and the run no row {UNTRAINED}, so nothing here allows for it"
+            f"{seeds} do not show an outcome that other seeds have, such as a seed that does not learn; the fitness has"
+            f" no bounds and the run no row {UNTRAINED}, so nothing here allows for it",
+            *groups,
         ]
     independent_share = float(unseen_share(np.array(min(len(row.seeds) for row in tested))))
     alike = ", as far as the candidates are alike in this" if max(shares) < independent_share - 0.001 else ""
     return [
         f"{seeds} may not have shown an outcome that up to {100 * max(shares):.0f} % of seeds have, such as a seed that"
-        f" does not learn: intervals and marks allow for it{alike}"
+        f" does not learn: intervals and marks allow for it{alike}; if the fitness has no bounds, not for a seed above"
+        " all of the run",
+        *groups,
     ]
 
 

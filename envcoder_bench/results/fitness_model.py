@@ -45,7 +45,10 @@ HALVINGS = 16  # of the range of the end of an interval
 TIED = 3  # least number of seeds at a bound that was not declared
 MOST_VALUES = 1000  # that are told apart where seeds are counted
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
-OWN = 1.5  # standard errors around its mean that an expected fitness allows for, whatever the others have
+NEIGHBOURS = 0.25  # share of the candidates that have a similar mean
+MANY = 5  # least number of candidates that show whether the spread of seeds grows with the fitness
+COMMON = 3.0  # of the variance of a mean of all candidates: beyond it, their seeds are seen to have a common effect
+OWN = 1.5  # least standard errors of an expected fitness, if it does not
 
 
 @dataclass(frozen=True)
@@ -269,13 +272,22 @@ class FitnessModel:
         index, posteriors = self._posteriors_of(self._count > 0)
         if not len(index):
             return {}
+        from scipy.special import stdtrit  # slow to import, and --check does not need it
+
         grid = posteriors.grid
         density = sum(weight * each for weight, each in posteriors.weighted)
         cells = posteriors.cells
-        # what all candidates share with their seeds moves them together
-        common = (self._raw.variances - self._shared.variances) * self._scale / np.maximum(self._count, 1)
-        common = 2.0 * math.sqrt(max(float(common[self._varied].mean()), 0.0)) if self._varied.any() else 0.0
-        errors = OWN * np.sqrt(self._shared.variances * self._scale / np.maximum(self._count, 1))
+        # what all candidates share with their seeds moves them together: its variance is known from these seeds alone
+        common, varied = 0.0, self._varied
+        if varied.any():
+            own = float((self._shared.variances * self._scale / np.maximum(self._count, 1))[varied].mean())
+            both = float((self._raw.variances * self._scale / np.maximum(self._count, 1))[varied].mean())
+            is_seen = (both - own) * varied.sum() > COMMON * own
+            freedom = len(self._seeds) - 1 if is_seen else self._raw.total
+            common = float(stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(max(both - own, 0.0))
+        errors = self._least_errors(self._shared) * np.sqrt(
+            self._shared.variances * self._scale / np.maximum(self._count, 1)
+        )
         found: dict[str, Interval] = {}
         for k, probability in zip(index, np.asarray(density)):
             # the narrowest set that holds the truth, which reaches a bound where it is the likeliest
@@ -292,6 +304,32 @@ class FitnessModel:
                 low, high = max(low, 0.0), min(high, 1.0)
             found[self.names[k]] = self._value(mean), self._value(low), self._value(high)
         return found
+
+    def _least_errors(self, spread: Spread) -> np.ndarray:
+        """Return how many standard errors around its mean an expected fitness allows for, whatever the others have.
+
+        Where the spread of seeds grows with the fitness, and where too few candidates show whether it does, these are
+        as many as in the interval of the mean, by the spread of candidates with a similar mean.
+        """
+        from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+        own, count = seed_variances(self._deviations), len(self._mean)
+        order = np.argsort(self._mean, kind="stable")
+        if count >= MANY:
+            rank = np.argsort(np.argsort(own[order], kind="stable"))
+            correlation = float(np.corrcoef(rank, np.arange(count))[0, 1])
+            grows = correlation * math.sqrt((count - 2) / max(1 - correlation**2, 1e-12)) > stdtrit(
+                count - 2, 1 - LEVEL
+            )
+            if not grows:
+                return np.full(count, OWN)
+        near = min(max(3, math.ceil(NEIGHBOURS * count)), count)
+        begin = np.clip(np.arange(count) - near // 2, 0, count - near)
+        sums = np.concatenate(([0.0], np.cumsum(own[order])))
+        similar = np.empty(count)
+        similar[order] = (sums[begin + near] - sums[begin]) / near
+        wider = np.sqrt(np.maximum(similar / np.maximum(spread.variances, 1e-300), 1.0))
+        return stdtrit(spread.degrees, 1 - LEVEL / 2) * wider
 
     def _posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, Posteriors]:
         """Return the best of some candidates, by index, and their posteriors; none without a spread of seeds."""

@@ -209,6 +209,65 @@ def laplace(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
     return _equal(0.0, rng.laplace(0.0, 1.0, (1 + candidates, seeds)) + 3 * rng.standard_normal(seeds))
 
 
+# blind, of 2026-11-29: the fitness of candidates with this true fitness
+
+
+Seeds = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
+
+
+def medians(rng: np.random.Generator, truth: np.ndarray, seeds: int) -> np.ndarray:
+    """The median of 63 episodes, which are exponential of a candidate's, and uniform of human's."""
+    middle = sum(1 / k for k in range(32, 64))  # expected, of exponential episodes
+    episodes = rng.exponential(1.0, (len(truth), seeds, 63)) - middle
+    episodes[0] = rng.uniform(-1.0, 1.0, (seeds, 63))
+    return truth[:, None] + np.median(episodes, axis=2) + 0.2 * rng.standard_normal((len(truth), seeds))
+
+
+def crashes(rng: np.random.Generator, truth: np.ndarray, seeds: int) -> np.ndarray:
+    """A seed of a candidate is lost with a probability of its own, up to a half; one is left."""
+    fitness = truth[:, None] + rng.standard_normal((len(truth), seeds))
+    lost = rng.random(fitness.shape) < rng.uniform(0.0, 0.5, (len(truth), 1))
+    lost[np.arange(len(truth)), rng.integers(seeds, size=len(truth))] = lost[0] = False
+    return np.where(lost, np.nan, fitness)
+
+
+def wild_human(rng: np.random.Generator, truth: np.ndarray, seeds: int) -> np.ndarray:
+    """Human's seeds have the heavy tails of Student's t with 2 degrees of freedom."""
+    fitness = truth[:, None] + rng.standard_normal((len(truth), seeds))
+    fitness[0] = truth[0] + rng.standard_t(2, seeds)
+    return fitness
+
+
+def drifts(rng: np.random.Generator, truth: np.ndarray, seeds: int) -> np.ndarray:
+    """The fitness drifts with the number of the seed, and each candidate's has a slope of its own."""
+    slopes = 3.0 + rng.standard_normal((len(truth), 1))
+    return truth[:, None] + slopes * np.linspace(-1.0, 1.0, seeds) + 0.3 * rng.standard_normal((len(truth), seeds))
+
+
+def sixteenths(rng: np.random.Generator, truth: np.ndarray, seeds: int) -> np.ndarray:
+    """Fitness is rounded to sixteenths, the deviation of seeds."""
+    return np.round(16.0 * truth[:, None] + rng.standard_normal((len(truth), seeds))) / 16.0
+
+
+LATER: dict[str, Seeds] = {
+    "medians of episodes": medians, "seeds that crash": crashes, "heavy tails of human": wild_human,
+    "drift over seeds": drifts, "rounded to 1/16": sixteenths,
+}  # fmt: skip
+
+
+SPREADS = {"medians of episodes": 0.3, "rounded to 1/16": 0.06}  # of the true fitness; others 1
+
+
+def at(seeds_of: Seeds, spread: float = 0.0) -> Design:
+    """Return runs of candidates whose true fitness has this deviation."""
+
+    def draw(rng: np.random.Generator, candidates: int, seeds: int) -> Run:
+        truth = spread * rng.standard_normal(1 + candidates)
+        return truth, seeds_of(rng, truth, seeds)
+
+    return Design(draw, UNBOUNDED, blind=True)
+
+
 EQUAL: dict[str, Design] = {
     **{f"learns or not, {p}": Design(learns_or_not(p)) for p in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)},
     "learns or not, 0.7, with noise": Design(learns_or_not(0.7, noise=0.02)),
@@ -220,6 +279,7 @@ EQUAL: dict[str, Design] = {
     "normal within bounds": Design(normal_seeds(0.05)),
     "two groups with effects of seeds": Design(two_groups, UNBOUNDED),
     "equal means by different ways": Design(different_ways),
+    "equal means by different ways, bounds unknown": Design(different_ways, UNBOUNDED, failed=0.0),
     "rare failures": Design(rare_failures),
     "spreads that grow": Design(growing, UNBOUNDED),
     "u against flat": Design(u_against_flat, blind=True),
@@ -239,7 +299,9 @@ EQUAL: dict[str, Design] = {
     "one wild": Design(one_wild, UNBOUNDED, blind=True),
     "two bimodals": Design(two_bimodals, blind=True),
     "saturated": Design(saturated, blind=True),
+    "saturated, bounds unknown": Design(saturated, UNBOUNDED, blind=True, failed=0.0),
     "Laplace with a common effect": Design(laplace, UNBOUNDED, blind=True),
+    **{name: at(seeds_of) for name, seeds_of in LATER.items()},
 }
 
 
@@ -342,6 +404,7 @@ DIFFERENT: dict[str, Design] = {
     "shares that learn": Design(shares_that_learn, blind=True),
     "skewed spreads": Design(skewed_spreads, UNBOUNDED, blind=True),
     "nearly equal": Design(nearly_equal, blind=True),
+    **{name: at(seeds_of, SPREADS.get(name, 1.0)) for name, seeds_of in LATER.items()},
 }
 
 
@@ -354,7 +417,7 @@ def _names(candidates: int) -> list[str]:
 
 def model(fitness: np.ndarray, bounds: tuple[float, float], failed: float = math.nan) -> FitnessModel:
     """Return the model of a run; the first row is the human baseline's."""
-    by_seed = (dict(enumerate(row)) for row in fitness.tolist())
+    by_seed = ({seed: x for seed, x in enumerate(row) if x == x} for row in fitness.tolist())
     return FitnessModel(dict(zip(_names(len(fitness) - 1), by_seed)), None, bounds, EPISODES, failed)
 
 
@@ -377,7 +440,7 @@ def equal_family(name: str, candidates: int, seeds: int, runs: int) -> Facts:
         human, *others = run.names
         p_values = run.p_values(human, others)
         marked += any(p < LEVEL for p in corrected(p_values))
-        better += bool(p_values[0] < LEVEL and fitness[1].mean() > fitness[0].mean())
+        better += bool(p_values[0] < LEVEL and run.difference(run.names[1], human).mean > 0)
         if k % 4 == 0:
             intervals = map(run.interval, run.names)
             covered += [low - 1e-9 <= x <= high + 1e-9 for x, (_, low, high) in zip(truth, intervals)]
@@ -400,11 +463,12 @@ def different_family(name: str, candidates: int, seeds: int, runs: int) -> Facts
     for _ in range(runs):
         truth, fitness = design.draw(rng, candidates - 1, seeds)
         run = model(fitness, design.bounds, design.failed)
-        first, best = int(fitness.mean(axis=1).argmax()), int(truth.argmax())
+        whole = np.isfinite(fitness).all(axis=1)  # those that lost a seed are behind
+        first, best = (int(np.where(whole, x, -np.inf).argmax()) for x in (fitness.mean(axis=1), truth))
         contenders = run.contenders()
         is_first.append(first == best)
-        held.append(run.names[best] in contenders)
-        right += [held[-1]] * (len(contenders) == 1)
+        held += [run.names[best] in contenders] * bool(contenders)  # none if only one lost no seed
+        right += [run.names[best] in contenders] * (len(contenders) == 1)
         mean, low, high = run.expected[run.names[first]]
         covered.append(low - 1e-9 <= truth[first] <= high + 1e-9)
         lucky.append(float(fitness[first].mean() - truth[first]))

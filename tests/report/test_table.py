@@ -72,8 +72,9 @@ on new seeds human is expected to have 0.710 [0.684, 0.735]
 vs human: difference to the human baseline, paired by seed
 !: it differs from 0 (moderated t-test, 5 %)
 2 seeds do not show an outcome that other seeds have, such as a seed that does
-  not learn, nor whether some candidates' seeds move together; the fitness has
-  no bounds and the run no row untrained, so nothing here allows for it
+  not learn; the fitness has no bounds and the run no row untrained, so nothing
+  here allows for it
+2 seeds do not show whether some candidates' seeds move together
 n/m seeds: the others failed; the numbers are of those that finished, and rank
   behind all that lost none
 steps: mean length of an evaluation episode, control steps

@@ -17,9 +17,10 @@ from certainty_designs import (
     extended_family,
     model,
 )
+from scipy.special import stdtrit
 
 from envcoder_bench.report.certainty import unseen
-from envcoder_bench.results.fitness_model import FitnessModel, bounds_seen, farthest, least_error, likely_share
+from envcoder_bench.results.fitness_model import OWN, FitnessModel, bounds_seen, farthest, least_error, likely_share
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
@@ -107,9 +108,12 @@ def test_notes_say_what_the_seeds_do_not_show():
     (few,) = notes(1, 5, RATE)
     assert few.startswith("5 seeds may not have shown an outcome that up to 31 % of seeds have") and "alike" in few
     (many,) = notes(12, 5, RATE)
-    assert "up to 21 %" in many and many.endswith("as far as the candidates are alike in this")
-    (unbounded,) = notes(3, 2, UNBOUNDED)
-    assert "nor whether some candidates' seeds move together; the fitness has no bounds and the run no" in unbounded
+    assert "up to 21 %" in many and "as far as the candidates are alike in this; if" in many
+    (unbounded, groups) = notes(3, 2, UNBOUNDED)
+    assert "the fitness has no bounds and the run no" in unbounded and groups.endswith(
+        "candidates' seeds move together"
+    )
+    assert len(notes(3, 2, RATE)) == 2 and len(notes(3, 3, RATE)) == len(notes(1, 2, UNBOUNDED)) == 1
     assert notes(3, 1, RATE) == []
 
 
@@ -264,6 +268,24 @@ def test_the_first_of_a_cluster_is_not_taken_for_the_best(name, candidates):
 def test_luck_of_the_first_is_not_expected_of_new_seeds():
     found = different_family("normal, spread 0.3", 12, 3, 60)
     assert found["lucky"] > 0.6 and abs(found["expected"]) < 0.3 and found["covered"] >= 0.93 - 0.05
+
+
+def test_where_the_spread_of_seeds_grows_the_first_has_the_interval_of_its_mean_at_least():
+    """Three candidates do not show whether it grows; eight of which the best differ the least show that it does not."""
+    for count, backwards, grows in ((8, False, True), (8, True, False), (3, True, True)):
+        spreads = np.linspace(0.1, 2.0, count)[:: -1 if backwards else 1]
+        seeds = np.array([np.roll([-1.0, 0.3, 0.7], k) for k in range(count)])
+        run = model(np.arange(count)[:, None] + spreads[:, None] * seeds, UNBOUNDED)
+        first, spread = run.names[-1], run._shared
+        assert spread is not None
+        errors = run._least_errors(spread)
+        quantiles = stdtrit(spread.degrees, 0.975)
+        assert (errors >= quantiles - 1e-9).all() if grows else (errors == OWN).all()
+        # those of similar means, of which there are three, differ more than the moderated variance of the first says
+        if count == 8:
+            assert (errors[-1] > quantiles[-1]) == grows
+        mean, low, _ = run.expected[first]
+        assert low <= run.interval(first)[0] - errors[-1] * math.sqrt(spread.variances[-1] / 3) + 1e-9 < mean
 
 
 def test_ranking_has_what_to_expect_on_new_seeds():
