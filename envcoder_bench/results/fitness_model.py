@@ -42,7 +42,6 @@ APART = 0.15  # how far from another truth all seeds of candidates are that coun
 BELOW, ABOVE = 0, 1  # sides of a mean
 MOST_PAIRS = 20_000  # that are compared at once, which keeps what they need small
 HALVINGS = 16  # of the range of the end of an interval
-TIED = 3  # least number of seeds at a bound that was not declared
 MOST_VALUES = 1000  # that are told apart where seeds are counted
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 NEIGHBOURS = 0.25  # share of the candidates that have a similar mean
@@ -113,7 +112,6 @@ class FitnessModel:
         for k, name in enumerate(self.names):
             for seed, value in fitness[name].items():
                 table[k, self._seeds.index(seed)] = value
-        bounds = bounds_seen(table, bounds, failed)
         self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
         self._failed = NAN if self._bounded else failed
         self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
@@ -313,21 +311,18 @@ class FitnessModel:
         """
         from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-        own, count = seed_variances(self._deviations), len(self._mean)
-        order = np.argsort(self._mean, kind="stable")
-        if count >= MANY:
-            rank = np.argsort(np.argsort(own[order], kind="stable"))
-            correlation = float(np.corrcoef(rank, np.arange(count))[0, 1])
-            grows = correlation * math.sqrt((count - 2) / max(1 - correlation**2, 1e-12)) > stdtrit(
-                count - 2, 1 - LEVEL
-            )
-            if not grows:
-                return np.full(count, OWN)
-        near = min(max(3, math.ceil(NEIGHBOURS * count)), count)
-        begin = np.clip(np.arange(count) - near // 2, 0, count - near)
+        count, own = len(self._mean), seed_variances(self._rest[0])
+        least = ROUNDING * seed_variances(self._deviations).max()
+        several = np.flatnonzero(own > least)  # a single seed, or equal ones, say nothing of a spread
+        mean, own = self._mean[several], own[several]
+        if len(several) == 0 or len(several) >= MANY and not spread_grows(mean, own):
+            return np.full(count, OWN)
+        order = np.argsort(mean, kind="stable")
+        near = min(max(3, math.ceil(NEIGHBOURS * len(several))), len(several))
+        # of each candidate, those around its place among the means
+        begin = np.clip(np.searchsorted(mean[order], self._mean) - near // 2, 0, len(several) - near)
         sums = np.concatenate(([0.0], np.cumsum(own[order])))
-        similar = np.empty(count)
-        similar[order] = (sums[begin + near] - sums[begin]) / near
+        similar = (sums[begin + near] - sums[begin]) / near
         wider = np.sqrt(np.maximum(similar / np.maximum(spread.variances, 1e-300), 1.0))
         return stdtrit(spread.degrees, 1 - LEVEL / 2) * wider
 
@@ -414,21 +409,30 @@ class FitnessModel:
         return pooled_spread(self._deviations, freedom, total)
 
     @cached_property
-    def _shared(self) -> Spread | None:
-        """The spread of seeds without what candidates share with a seed.
+    def _rest(self) -> tuple[np.ndarray, float]:
+        """``_deviations`` without what candidates share with a seed, and the share of independent candidates.
 
-        That is the mean of those with all seeds, where two or more vary: one that always fails shares nothing.
+        What they share is the mean of those with all seeds, where two or more vary: one that always fails shares none.
         """
+        rest, varied = self._deviations.copy(), self._varied
+        whole = self._complete & varied
+        if whole.sum() < 2:
+            return rest, 1.0
+        own = rest[varied] - rest[whole].mean(axis=0)
+        rest[varied] = own - known_mean(own, 1)[:, None]
+        # candidates that share their seeds in groups are fewer, and their mean has taken more of their variance
+        share = independent_share(rest[whole])
+        rest[varied] *= math.sqrt(1.0 + 1.0 / max((whole.sum() - 1) * share, 1.0))
+        return rest, share
+
+    @cached_property
+    def _shared(self) -> Spread | None:
+        """The spread of seeds without what candidates share with a seed, see ``_rest``."""
         varied = self._varied
         count = int((self._complete & varied).sum())
         if not self.has_spread or count < 2:
             return self._raw
-        rest = self._deviations.copy()
-        own = rest[varied] - rest[self._complete & varied].mean(axis=0)
-        rest[varied] = own - known_mean(own, 1)[:, None]
-        # candidates that share their seeds in groups are fewer, and their mean has taken more of their variance
-        share = independent_share(rest[self._complete & varied])
-        rest[varied] *= math.sqrt(1.0 + 1.0 / max((count - 1) * share, 1.0))
+        rest, share = self._rest
         freedom = np.maximum(self._count - 1, 0) * np.where(varied, (count - 1) / count, 1.0)
         spread = pooled_spread(rest, freedom, float(freedom.sum()) * share)
         assert self._raw is not None
@@ -644,26 +648,14 @@ def likely_share(fallen: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return np.where(fallen > 0, (fallen + 2.0 / 3.0) / (seeds + 1.0 / 3.0), 0.0)
 
 
-def bounds_seen(values: np.ndarray, bounds: tuple[float, float], failed: float) -> tuple[float, float]:
-    """Return the bounds of the fitness, with a ceiling that nobody declared but many seeds have reached.
+def spread_grows(means: np.ndarray, variances: np.ndarray) -> bool:
+    """Return whether the variances of seeds grow with the means of candidates, beyond chance: Spearman's test."""
+    from scipy.stats import spearmanr  # slow to import, and --check does not need it
 
-    Seeds differ unless they are at a bound. If a quarter of all, and TIED or more, of several candidates, have exactly
-    the greatest fitness, it is taken for a bound. The other one is that declared, or the fitness of a seed that learns
-    nothing.
-
-    Args:
-        values: ``(candidates, seeds)``, NaN where a candidate lacks the seed.
-        bounds: those declared.
-        failed: the fitness of a seed that learns nothing; NaN if it is unknown.
-    """
-    if not math.isinf(bounds[1]) or not np.isfinite(values).any():
-        return bounds
-    ceiling = float(np.nanmax(values))
-    tied = values == ceiling
-    low = min(failed, float(np.nanmin(values))) if math.isinf(bounds[0]) else bounds[0]
-    several = min(tied.any(axis=0).sum(), tied.any(axis=1).sum()) > 1
-    enough = tied.sum() >= max(TIED, np.isfinite(values).sum() / 4)
-    return (low, ceiling) if several and enough and low < ceiling else bounds
+    alike = np.round(variances / variances.max(), 9)  # equal ones differ by rounding
+    if np.ptp(alike) == 0 or np.ptp(means) == 0:
+        return False
+    return bool(spearmanr(means, alike, alternative="greater").pvalue < LEVEL)
 
 
 def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:

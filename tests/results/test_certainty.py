@@ -20,7 +20,15 @@ from certainty_designs import (
 from scipy.special import stdtrit
 
 from envcoder_bench.report.certainty import unseen
-from envcoder_bench.results.fitness_model import OWN, FitnessModel, bounds_seen, farthest, least_error, likely_share
+from envcoder_bench.results.fitness_model import (
+    OWN,
+    FitnessModel,
+    farthest,
+    least_error,
+    likely_share,
+    spread_grows,
+)
+from envcoder_bench.results.spread import seed_variances
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
@@ -154,18 +162,14 @@ def test_candidates_that_fell_with_some_seeds_speak_for_a_fall_of_those_that_did
     assert mixed.unseen == pytest.approx(math.hypot(shares[0], 0.5 * shares[1]), rel=0.01)
 
 
-def test_a_ceiling_is_seen_where_many_seeds_have_exactly_the_greatest_fitness():
-    top, below = [1.0, 1.0, 0.9], [0.7, 0.8, 0.75]
-    seen = [bounds_seen(np.array(x), UNBOUNDED, failed) for x, failed in (
-        ([top, top, below], 0.1), ([top, top, below], 0.8), ([top, top, below], math.nan),
-        ([[1.0] * 3, below, below], 0.1), ([[1.0, 0.9, 0.8]] * 3, 0.1), ([top, below, below], 0.1),
-    )]  # fmt: skip
-    # one candidate, or one seed of several as of copies, says nothing of a bound; nor do two of nine
-    assert seen == [(0.1, 1.0), (0.7, 1.0), UNBOUNDED, UNBOUNDED, UNBOUNDED, UNBOUNDED]
-    assert bounds_seen(np.array([top, top]), (0.0, math.inf), math.nan) == (0.0, 1.0)
-    assert bounds_seen(np.array([top, top]), (0.0, 2.0), math.nan) == (0.0, 2.0)
-    found, declared = (model(np.array([top, top, below]), x, 0.0).difference("c000", "c001") for x in (UNBOUNDED, RATE))
-    assert found == declared
+def test_values_that_are_often_the_greatest_are_not_taken_for_a_bound():
+    """Fitness is rounded: all seeds have 5, and one in four more would have 6."""
+    fitness = np.array([[5.0, 5.0, 5.0], [5.0, 5.0, 5.0], [4.0, 5.0, 5.0]])
+    run = model(fitness, UNBOUNDED, 0.0)
+    assert min(run.interval(name)[2] for name in run.names) > 5.25
+    assert min(high for _, _, high in run.expected.values()) > 5.25
+    # a declared bound cuts them
+    assert max(high for _, _, high in model(fitness, (0.0, 5.0)).expected.values()) == 5.0
 
 
 def test_interval_of_a_difference_and_its_test_agree():
@@ -286,6 +290,35 @@ def test_where_the_spread_of_seeds_grows_the_first_has_the_interval_of_its_mean_
             assert (errors[-1] > quantiles[-1]) == grows
         mean, low, _ = run.expected[first]
         assert low <= run.interval(first)[0] - errors[-1] * math.sqrt(spread.variances[-1] / 3) + 1e-9 < mean
+
+
+@pytest.mark.filterwarnings("error")
+def test_equal_spreads_do_not_grow_and_single_seeds_say_nothing_of_them():
+    means = np.arange(12.0)
+    assert spread_grows(means, means + 1) and not spread_grows(means, 13 - means)
+    assert not any(spread_grows(order, np.full(12, 0.1) * (1 + 1e-15 * order)) for order in (means, -means))
+    # equal ones have equal ranks: in the order of the means, all but one would grow
+    assert not spread_grows(means, np.where(means == 5, 2.0, 1.0))
+    # twelve with two seeds, of equal spread, and eight of a single seed, which are the worst
+    table = np.full((20, 2), np.nan)
+    table[:8, 0] = np.arange(8.0)
+    table[8:] = 10.0 + np.arange(12.0)[:, None] + np.array([[1.0, -1.0], [-1.0, 1.0]] * 6)
+    run = model(table, UNBOUNDED)
+    assert run._shared is not None and (run._least_errors(run._shared) == OWN).all()
+    # all-or-nothing: those that never learn vary the least, which is not a sign that spreads grow
+    draws = (EQUAL["learns or not, 0.3"].draw(np.random.default_rng(k), 11, 3)[1] for k in range(20))
+    runs = [model(fitness, RATE) for fitness in draws]
+    assert sum((each._least_errors(each._shared) != OWN).any() for each in runs if each._shared) <= 4
+
+
+def test_what_candidates_share_with_a_seed_widens_new_seeds_once():
+    """With a large common effect, those of similar means differ by no more than the variance without it says."""
+    own = 0.1 * np.array([np.roll([-1.0, 0.3, 0.7], k) for k in range(3)])
+    run = model(np.arange(3)[:, None] + own + np.array([-5.0, 1.0, 4.0]), UNBOUNDED)
+    spread = run._shared
+    assert spread is not None
+    assert run._least_errors(spread) == pytest.approx(stdtrit(spread.degrees, 0.975))
+    assert seed_variances(run._rest[0]).max() < 0.1 < seed_variances(run._deviations).min()
 
 
 def test_ranking_has_what_to_expect_on_new_seeds():
