@@ -31,7 +31,7 @@ from envcoder_bench.search.terms import reward_terms, scaled
 from envcoder_bench.shaping.kinds import FITNESS, REWARD
 from envcoder_bench.shaping.source import Source, shaping_source
 from envcoder_bench.sources.registry import find_spec
-from envcoder_bench.stress.measure import acting
+from envcoder_bench.stress.episodes import acting
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 from envcoder_bench.tasks.contract import task_contract
 

@@ -86,6 +86,13 @@ def user_input(file: Path | None = None) -> Iterator[None]:
         raise UserError(f"{file}: {error}", file=file) from error
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether torch, Python or Warp raised the error because memory could not be allocated."""
+    text = str(error).lower()
+    failed = "out of memory" in text or "failed to allocate" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and failed)
+
+
 @contextmanager
 def recorded_input(file: Path) -> Iterator[None]:
     """Say in which file another version recorded a key that this one does not have, and the remedy."""
