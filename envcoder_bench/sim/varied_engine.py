@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +17,7 @@ _DRIVES = (1, 2)  # modes of position and velocity drives
 
 
 def vary_engine(
-    engine: Engine, variation: Variation, base: int, bodies: slice | Sequence[int], dofs: slice, forces: Tensor
+    engine: Engine, variation: Variation, base: int, bodies: slice | Tensor, columns: slice, forces: Tensor
 ) -> None:
     """Let an engine change the properties that are set from now on, and add forces in each step.
 
@@ -25,7 +25,7 @@ def vary_engine(
 
     Args:
         base: the body of MuJoCo's model whose mass and centre of mass differ.
-        bodies, dofs: the robot's, in an environment.
+        bodies, columns: the robot's bodies and DOFs, in an environment.
         forces: ``(num_envs, bodies, 3)``, N, world frame; read in each step.
     """
     friction, mass, com = (x.numpy() for x in (variation.friction, variation.mass, variation.com))
@@ -35,15 +35,15 @@ def vary_engine(
     step, set_fields, set_dofs = engine.step, engine.set_model_fields, engine.set_dof_properties
 
     def varied_step() -> None:
-        engine.efforts[:, dofs] *= of_efforts
+        engine.efforts[:, columns] *= of_efforts
         engine.forces[:, bodies, :3] += forces
         step()
 
     def set_model_fields(env: int, fields: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         changed = {name: (ids, np.array(rows, dtype=float)) for name, (ids, rows) in fields.items()}
-        for name, columns in FRICTIONS.items():
+        for name, count in FRICTIONS.items():
             if name in changed and not np.isnan(friction[env]):
-                changed[name][1][:, :columns] = max(friction[env], LEAST_FRICTION)
+                changed[name][1][:, :count] = max(friction[env], LEAST_FRICTION)
         for name in changed.keys() & {"body_mass", "body_inertia", "body_ipos"}:
             ids, rows = changed[name]
             if name == "body_ipos":
@@ -52,13 +52,13 @@ def vary_engine(
                 rows[ids == base] *= mass[env]
         set_fields(env, changed)
 
-    def set_dof_properties(env: int | None, of: slice, properties: np.ndarray) -> None:
-        if of == dofs:
+    def set_dof_properties(env: int | None, dofs: slice, properties: np.ndarray) -> None:
+        if dofs == columns:
             properties, rows = properties.copy(), slice(None) if env is None else env
             is_drive = np.isin(properties["driveMode"], _DRIVES)
             for name in ("stiffness", "damping"):  # without a drive they are the joint's own spring and damper
                 properties[name] *= np.where(is_drive, factor[rows], 1.0)
             properties["effort"] *= np.where(properties["effort"] < NO_LIMIT, weaker[rows], 1.0)
-        set_dofs(env, of, properties)
+        set_dofs(env, dofs, properties)
 
     engine.step, engine.set_model_fields, engine.set_dof_properties = varied_step, set_model_fields, set_dof_properties

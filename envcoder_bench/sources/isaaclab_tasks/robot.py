@@ -38,7 +38,8 @@ class IsaacLabRobot(Robot):
     """
 
     def __init__(self, world: Any) -> None:
-        self._world, self._physics, self.notes = world, world.sim.running, []
+        self._world, self._physics = world, world.sim.running
+        self.notes: list[str] = []
         self._asset = asset = _robot(world.scene.articulations)
         self._view = view = asset.root_physx_view
         self._model = model = self._physics.layout.model
