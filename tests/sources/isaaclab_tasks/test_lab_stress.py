@@ -60,16 +60,14 @@ def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_
     assert env.task.unmeasured_by(terms.speed) == "the base's linear velocity"
 
 
-def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(walk, monkeypatch):
-    spec, groups = walk
-    scripts = {groups[0].name: lambda obs: 8.0 + 0.0 * obs[:, :8]}  # legs that fold
-    settings = replace(SMALL, draws=5, episodes=1, milliseconds=600)
+@pytest.mark.parametrize("names, look", [(["nods", "folds"], 5), (["folds"], 1)])
+def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(names, look, monkeypatch):
+    """Of two policies one falls, and of one the draws fall one after the other."""
+    spec, groups = groups_of(WALK, TEXT, names)
+    settings, count = replace(SMALL, draws=5, episodes=1, milliseconds=400), 6 * len(names)
     monkeypatch.setattr(Script, "forward", lambda self, obs: self.controller(obs))  # beyond the clips
-
-    def rows():
-        return str(stress_of(spec, groups[:1], scripts, settings).rows)
-
-    whole, seen = rows(), []
+    scripts = {**POLICIES, "folds": lambda obs: 8.0 + 0.0 * obs[:, :8]}
+    whole, seen = str(stress_of(spec, groups, scripts, settings).rows), []
     take_over = DisturbedEnv.take_over
 
     def noted(self, other, groups, kept):
@@ -77,10 +75,10 @@ def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_b
         seen.append((self.num_envs, torch.equal(self.observe(), other.observe()[kept])))
 
     monkeypatch.setattr(DisturbedEnv, "take_over", noted)
-    for name, value in (("LOOK", 3), ("SHARE", 1.0), ("WORTH", {"cpu": 0}), ("_may_narrow", lambda env: True)):
+    for name, value in (("LOOK", look), ("SHARE", 1.0), ("WORTH", {"cpu": 0}), ("_may_narrow", lambda env: True)):
         monkeypatch.setattr(episodes, name, value)
-    assert rows() == whole
-    assert seen and all(equal and size < 6 for size, equal in seen)
+    assert str(stress_of(spec, groups, scripts, settings).rows) == whole
+    assert seen and all(equal and size < count for size, equal in seen)
 
 
 def steps_of(change=lambda cfg: None, factors=None, forces=None, count=25):
