@@ -19,8 +19,10 @@ from envcoder_bench.stress import episodes
 from envcoder_bench.stress.commands import probe_commands
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.episodes import acting
+from envcoder_bench.torch_utils import quat_rotate_inverse
 from isaaclab_mujoco.assets import find
 
+pytestmark = pytest.mark.slow  # a scene takes a second, and finding a task more
 WALK, CART, TEXT = "isaaclab:small_lab:Small-Walk-v0", "isaaclab:small_lab:Small-Cart-v0", "rewards = {}\n"
 SMALL = Settings(1, draws=3, episodes=2, milliseconds=200)
 POLICIES = {"stands": lambda obs: 0.0 * obs[:, :8], "nods": lambda obs: 0.5 * torch.tanh(obs[:, :1]).expand(-1, 8)}
@@ -81,8 +83,8 @@ def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_b
     assert seen and all(equal and size < count for size, equal in seen)
 
 
-def steps_of(change=lambda cfg: None, factors=None, forces=None, count=25):
-    """Rewards by term, observations and states of the robot in steps of a task without random properties."""
+def driven(change=lambda cfg: None):
+    """A task without random properties, whose episodes have not begun, of a config that is changed."""
     env_cfg = Source.env_cfg
 
     def changed(self):
@@ -93,16 +95,21 @@ def steps_of(change=lambda cfg: None, factors=None, forces=None, count=25):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Source, "env_cfg", changed)
         patches = [{"events": dict.fromkeys(("material", "mass", "gains"))}]
-        driven = TermDriven(WALK, COUNT, patches=patches, begin=False)
-    robot = driven.task.robot()
+        return TermDriven(WALK, COUNT, patches=patches, begin=False)
+
+
+def steps_of(change=lambda cfg: None, factors=None, forces=None, count=25):
+    """Rewards by term, observations and states of the robot in steps."""
+    task = driven(change)
+    robot = task.task.robot()
     if factors is not None:
         robot.vary(Variation(**{name: torch.tensor(x, dtype=torch.float64) for name, x in factors.items()}))
     if forces is not None:
         robot.apply_forces(forces(robot))
-    driven._begin(torch.ones(COUNT, dtype=torch.bool))
+    task._begin(torch.ones(COUNT, dtype=torch.bool))
     seen = []
-    for action in actions(COUNT, driven.task.num_dofs, count):
-        results = driven.step(action)
+    for action in actions(COUNT, task.task.num_dofs, count):
+        results = task.step(action)
         parts = (results["reward_terms"], results["obs_buf"], robot.root_states, robot.dof_pos, robot.dof_force)
         seen.append(torch.cat([*parts, robot.contact_forces.flatten(1)], dim=1))
     return torch.stack(seen)
@@ -124,9 +131,9 @@ def scaled(strength, gains):
 
 
 def in_python(change=lambda cfg: None):
-    from isaaclab.actuators import IdealPDActuatorCfg
-
     def changed(cfg):
+        from isaaclab.actuators import IdealPDActuatorCfg
+
         limits = {"effort_limit": 8.0, "stiffness": 60.0, "damping": 2.0}
         cfg.scene.robot.actuators = {"legs": IdealPDActuatorCfg(joint_names_expr=[".*"], **limits)}
         change(cfg)
@@ -206,6 +213,41 @@ def test_sensors_err_where_the_task_observes_and_nothing_else_notices(walk):
         assert most == 0.0 or bool((error[SMALL.episodes :].amax(dim=1) > 0.1 * most).all()), name
     for name, x in states.items():
         assert torch.equal(x, x[: SMALL.episodes].repeat(1 + SMALL.draws, 1)), name
+
+
+def sensing(cfg):
+    from isaaclab.sensors import ImuCfg, RayCasterCfg, patterns
+
+    pattern, robot = patterns.GridPatternCfg(resolution=0.2, size=(0.4, 0.2)), "{ENV_REGEX_NS}/Robot/base"
+    cfg.scene.scanner = RayCasterCfg(prim_path=robot, pattern_cfg=pattern, mesh_prim_paths=["/World/ground"])
+    cfg.scene.imu = ImuCfg(prim_path=robot)
+
+
+def test_rays_and_imus_err_and_restore_what_they_have_measured():
+    task = driven(sensing).task
+    robot, imu, scanner = task.robot(), task.world.scene["imu"].data, task.world.scene["scanner"].data
+    assert robot.sensors["measured_heights"] == scanner.ray_hits_w.shape[1] == 6
+    read = {
+        "up": lambda: imu.projected_gravity_b,
+        "spin": lambda: imu.ang_vel_b,
+        "speed": lambda: imu.lin_vel_b,
+        "quat": lambda: imu.quat_w,
+        "hits": lambda: scanner.ray_hits_w,
+    }
+    before = {name: x().clone() for name, x in read.items()}
+    by_env = torch.linspace(0.0, 0.05, COUNT).unsqueeze(1)  # the first environment has no noise
+    robot.measure({name: by_env.expand(COUNT, width) for name, width in robot.sensors.items()}, torch.zeros(COUNT, 8))
+    with robot.erring():
+        during = {name: x().clone() for name, x in read.items()}
+    for name, x in read.items():
+        assert torch.equal(x(), before[name]) and torch.equal(during[name][0], before[name][0]), name
+    torch.testing.assert_close(during["hits"][..., 2] - before["hits"][..., 2], by_env.expand(COUNT, 6))
+    for name in ("spin", "speed"):
+        torch.testing.assert_close(during[name] - before[name], by_env.expand(COUNT, 3))
+    turned = quat_rotate_inverse(during["quat"].roll(-1, dims=1), torch.tensor([[0.0, 0.0, -1.0]]).expand(COUNT, 3))
+    expected = torch.where(by_env > 0.0, turned, before["up"])
+    torch.testing.assert_close(during["up"], expected, rtol=0.0, atol=5e-3)
+    assert bool(((during["up"] - before["up"]).norm(dim=1)[1:] > 0.005).all())
 
 
 def test_late_actions_are_observed_as_they_were_asked_and_rewards_compare_those_that_were_applied(walk):
