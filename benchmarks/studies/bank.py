@@ -86,9 +86,8 @@ def _write_references(study: Study, tasks: Sequence[str], texts: Mapping[str, st
         found = calibration(first, fresh)
         print(f"{task}: {found.best} is above human by {found.above_human:.1f} deviations of seeds", flush=True)
         if found.above_human >= DEVIATIONS:
-            about = (
-                f"The best that is known of {task}: {found.best} of benchmarks/studies/bank.py, record {fresh['id']}."
-            )
+            origin = f"{found.best} of benchmarks/studies/bank.py, record {fresh['id']}"
+            about = f"A reference of {task}, the highest of its bank: {origin}."
             text = Source(texts[found.best]).with_docstring(about)
             study.args.references.mkdir(parents=True, exist_ok=True)
             (study.args.references / f"{task}_{BANK}.py").write_text(text, encoding="utf-8")
