@@ -1,10 +1,12 @@
 """Exceptions for user errors, as distinct from bugs: commands print them without a traceback and exit with code 2."""
 
+import copyreg
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.words import with_addresses
@@ -12,6 +14,9 @@ from envcoder_bench.core.words import with_addresses
 
 class OneLine:
     """An exception that notebooks show as one line, without a traceback."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # Exception's calls __init__ with the message alone
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
     def _render_traceback_(self) -> list[str]:  # IPython asks for it
         return [f"{type(self).__name__}: {self}"]

@@ -187,11 +187,13 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
     vars(module).update(namespace)
-    if "__builtins__" not in namespace:  # the jail has builtins of its own, which print nothing
-        vars(module)["print"] = printer(name)
+    text = ""
+    if "__builtins__" not in namespace:  # the jail has builtins of its own, which print and import nothing
+        vars(module)["print"], text = printer(name), source
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
-        with shared_settings(_scan(source, file).imported), stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND)):
+        draws = stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND))
+        with shared_settings(_scan(source, file).imported, text), draws:
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         if by_user(error, file):
