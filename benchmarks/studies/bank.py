@@ -31,7 +31,7 @@ from envcoder_bench.search.terms import reward_terms, scaled
 from envcoder_bench.shaping.kinds import FITNESS, REWARD
 from envcoder_bench.shaping.source import Source, shaping_source
 from envcoder_bench.sources.registry import find_spec
-from envcoder_bench.stress.measure import acting
+from envcoder_bench.stress.episodes import acting
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 from envcoder_bench.tasks.contract import task_contract
 
@@ -86,9 +86,8 @@ def _write_references(study: Study, tasks: Sequence[str], texts: Mapping[str, st
         found = calibration(first, fresh)
         print(f"{task}: {found.best} is above human by {found.above_human:.1f} deviations of seeds", flush=True)
         if found.above_human >= DEVIATIONS:
-            about = (
-                f"The best that is known of {task}: {found.best} of benchmarks/studies/bank.py, record {fresh['id']}."
-            )
+            origin = f"{found.best} of benchmarks/studies/bank.py, record {fresh['id']}"
+            about = f"A reference of {task}, the highest of its bank: {origin}."
             text = Source(texts[found.best]).with_docstring(about)
             study.args.references.mkdir(parents=True, exist_ok=True)
             (study.args.references / f"{task}_{BANK}.py").write_text(text, encoding="utf-8")

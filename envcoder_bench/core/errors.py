@@ -1,10 +1,12 @@
 """Exceptions for user errors, as distinct from bugs: commands print them without a traceback and exit with code 2."""
 
+import copyreg
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.words import with_addresses
@@ -12,6 +14,9 @@ from envcoder_bench.core.words import with_addresses
 
 class OneLine:
     """An exception that notebooks show as one line, without a traceback."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # Exception's calls __init__ with the message alone
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
     def _render_traceback_(self) -> list[str]:  # IPython asks for it
         return [f"{type(self).__name__}: {self}"]
@@ -84,6 +89,13 @@ def user_input(file: Path | None = None) -> Iterator[None]:
         if file is None:
             raise
         raise UserError(f"{file}: {error}", file=file) from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether torch, Python or Warp raised the error because memory could not be allocated."""
+    text = str(error).lower()
+    failed = "out of memory" in text or "failed to allocate" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and failed)
 
 
 @contextmanager

@@ -100,10 +100,10 @@ class Batch:
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
         self._target = self._stance.repeat(len(specs), 1)
-        late = int(cfg.delay_ms * cfg.control_hz / 1000.0 + 0.5)
-        self._waiting = torch.zeros(len(specs), late, len(stance), device=device)  # actions, the last ones first
-        most = max(policy.memory_dim for policy in scene.policies)
-        self._memory = torch.zeros(len(specs), most, device=device)
+        delay_steps = int(cfg.delay_ms * cfg.control_hz / 1000.0 + 0.5)
+        self._waiting = torch.zeros(len(specs), delay_steps, len(stance), device=device)  # actions, the last ones first
+        memory_dim = max(policy.memory_dim for policy in scene.policies)
+        self._memory = torch.zeros(len(specs), memory_dim, device=device)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
         self._around = torch.tensor(_AROUND, device=device)
         # each policy's rows, height scan and scale
@@ -174,9 +174,9 @@ class Batch:
             policy_values = {name: value[rows] for name, value in values.items()}
             if loaded.layout.scans:
                 policy_values["scan"] = scans[loaded.layout.points][rows]
-            kept = self._memory[rows, : loaded.memory_dim]
-            actions, memory = loaded.act(observe(loaded.layout, policy_values), kept)
-            kept.copy_(memory)
+            memory = self._memory[rows, : loaded.memory_dim]
+            actions, new_memory = loaded.act(observe(loaded.layout, policy_values), memory)
+            memory.copy_(new_memory)
             for column, joint in enumerate(loaded.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
         # actions of this step, and those that wait
@@ -233,8 +233,8 @@ class Batch:
     def _capture(self) -> None:
         """Record ``_after_step`` as a CUDA graph; nothing is computed while it is recorded."""
         # warming up and recording change the episodes: their state is restored afterwards
-        tensors = [*self.episodes.state.values(), *self._own().values()]
-        kept = [tensor.clone() for tensor in tensors]
+        tensors = [*self.episodes.state.values(), *self._step_state().values()]
+        saved = [tensor.clone() for tensor in tensors]
         stream = torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         try:
@@ -249,7 +249,7 @@ class Batch:
         except RuntimeError as error:
             log.warning("no CUDA graph, slower: %s", first_line(error))
             self._capturable = False
-        for tensor, before in zip(tensors, kept):
+        for tensor, before in zip(tensors, saved):
             tensor.copy_(before)
 
     def ended(self) -> Iterator[tuple[Spec, dict[str, Any]]]:
@@ -282,9 +282,9 @@ class Batch:
         """Return the state of all robots, as CPU tensors with a row each."""
         state = {f"episodes.{name}": tensor.cpu().clone() for name, tensor in self.episodes.state.items()}
         state.update({f"sim.{name}": tensor for name, tensor in self.sim.get_state().items()})
-        return {**state, **{name: tensor.cpu().clone() for name, tensor in self._own().items()}}
+        return {**state, **{name: tensor.cpu().clone() for name, tensor in self._step_state().items()}}
 
-    def _own(self) -> dict[str, Tensor]:
+    def _step_state(self) -> dict[str, Tensor]:
         """Return the tensors besides those of simulator and episodes that the next step reads, by name."""
         names = ("actions", "target", "forces", "waiting", "memory")
         return {name: getattr(self, f"_{name}") for name in names}
@@ -294,7 +294,7 @@ class Batch:
         self.sim.set_state({name[4:]: tensor for name, tensor in state.items() if name.startswith("sim.")})
         for name, tensor in self.episodes.state.items():
             tensor.copy_(state[f"episodes.{name}"])
-        for name, tensor in self._own().items():
+        for name, tensor in self._step_state().items():
             tensor.copy_(state[name])
 
     @classmethod

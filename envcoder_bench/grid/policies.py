@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import RUN, folder_kind
-from envcoder_bench.grid.policy_files import RunPolicy, memory_of, read_policy
+from envcoder_bench.grid.policy_files import OnnxSession, RunPolicy, memory_of, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Layout, Robot
 from envcoder_bench.grid.settings import GridSettings
 
@@ -28,7 +28,7 @@ class LoadedPolicy:
         module: observations ``(n, obs_dim)`` to actions ``(n, joints)``; one with memory takes observations and memory
             side by side, and returns actions and memory so.
         capturable: whether it can be part of a CUDA graph.
-        rows: rows of a call on the CPU, so many that a row's bits do not depend on the other rows.
+        rows: rows of a call on the CPU, so many that a row's bits do not depend on the other rows, and that it takes.
         action_scale: joint target = stance + action_scale * action, rad; None for the robot's scale.
     """
 
@@ -54,7 +54,8 @@ class LoadedPolicy:
         """
         memory = obs.new_zeros(len(obs), self.memory_dim) if memory is None else memory
         both = torch.cat([obs, memory], dim=1) if self.memory_dim else obs
-        out = _actions(self.module(both)) if obs.device.type != "cpu" else in_blocks(self.module, both, self.rows)
+        on_cpu = obs.device.type == "cpu" or isinstance(self.module, OnnxSession)
+        out = in_blocks(self.module, both, self.rows) if on_cpu else _actions(self.module(both))
         joints = out.shape[1] - self.memory_dim
         return out[:, :joints], out[:, joints:]
 
@@ -119,7 +120,8 @@ def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joi
 
     Raises UserError if this fails, or if equal observations give different actions.
     """
-    obs, joints = torch.full((1, layout.width + memory_of(module)), 0.5), joints + memory_of(module)
+    memory = memory_of(module)
+    obs = torch.full((1, layout.width + memory), 0.5)
     with torch.no_grad():
         try:
             out = _actions(module(obs))
@@ -131,10 +133,11 @@ def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joi
                 f"policy {name}: {path} does not take the {layout.width} observations of the layout {layout.name}:"
                 f" {message}"
             ) from error
-    if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints):
-        shape = tuple(out.shape)[1:] if isinstance(out, Tensor) else type(out).__name__
-        own = joints - memory_of(module)
-        raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {own} joints")
+    if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints + memory):
+        width = type(out).__name__
+        if isinstance(out, Tensor):
+            width = out.shape[1] - memory if out.dim() == 2 else tuple(out.shape)[1:]
+        raise UserError(f"policy {name}: {path} returns actions of width {width}, and the robot has {joints} joints")
     if first is None or not torch.equal(first, again):
         raise UserError(
             f"policy {name}: {path} returns different actions for the same observation: it has noise, or memory that it"

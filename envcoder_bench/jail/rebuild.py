@@ -163,6 +163,7 @@ def _candidate(value: Any, name: str, file: str, source: str, contract: Contract
             call=ProgramCall(KINDS[type_], program, contract.parts[type_], names),
             parameters=PARAMETERS,
             action_dim=action_dim if KINDS[type_].acts else None,
+            draws=any(node.op == "lane" for node in program.nodes),
             program=program,
         )
     return Candidate(name, file, source, rebuilt, action_dim if actions else None)

@@ -221,7 +221,7 @@ def _files(spec: TaskSpec) -> str:
     return f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
 
 
-def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, list[str]]:
+def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, tuple[str, ...]]:
     """Return the values of the files, and their keys. Raises UserError if those of an outside task are invalid."""
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
@@ -232,7 +232,7 @@ def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, list[str]
 
 
 @functools.lru_cache(maxsize=16)
-def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> tuple[bytes, list[str]]:
+def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> tuple[bytes, tuple[str, ...]]:
     """Return cfg/config.yaml with the task's YAML files, pickled, and its keys; ``_state`` is that of the files.
 
     OmegaConf creates the nodes of a config in seven times the time in which they are unpickled.
@@ -247,4 +247,4 @@ def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> tuple[by
     tree = {**tree, "task": plain(node), "train": plain(train_defaults(spec, trainer))}
     composed = OmegaConf.create(tree)
     OmegaConf.set_struct(composed, True)  # a mapping in an override adds no keys
-    return pickle.dumps(composed), dotted_keys(tree)
+    return pickle.dumps(composed), tuple(dotted_keys(tree))

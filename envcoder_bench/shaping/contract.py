@@ -151,7 +151,8 @@ class CandidateFunction:
         call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
             expects a Python number.
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
-        random_line: the line at which it may draw random numbers; None if it certainly does not.
+        random_line: the line at which it may draw random numbers, other than by helpers; None if it certainly does not.
+        draws: whether it may draw random numbers, also by helpers such as ``torch_rand_float``.
         generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
         stateful_line: its line, if it is known to store something for its next call; else None.
         module: globals of the file, in which it may store something; None for a function whose code is not in this
@@ -166,6 +167,7 @@ class CandidateFunction:
     parameters: tuple[inspect.Parameter, ...]
     action_dim: int | None = None
     random_line: int | None = None
+    draws: bool = False
     generator_line: int | None = None
     stateful_line: int | None = None
     module: Mapping[str, object] | None = field(default=None, repr=False, compare=False)

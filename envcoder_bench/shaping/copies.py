@@ -9,7 +9,7 @@ as in training: a file with the baseline's reward is a copy of the baseline.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,9 @@ OTHER = "change what it computes, not only its numbers"
 _SIZES = {"shape", "device", "dtype", "ndim"}  # attributes that say nothing of a tensor's values
 _SIZE_CALLS = {"ones_like", "zeros_like", "full_like", "empty_like", "size", "new_zeros", "new_ones", "new_full", "len"}
 
-_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)  # their sums have an order
+_DISPLAYS = (ast.List, ast.Tuple)
+_SEQUENCES = (*_DISPLAYS, ast.ListComp, ast.JoinedStr)  # their sums have an order
+_MAKERS = {"list", "tuple", "sorted"}  # functions that return sequences
 _NOT_READ = ("annotation", "returns", "type_comment", "ctx", "kind")  # fields
 
 Plain = tuple[str, tuple[float, ...]]  # code without numbers, and these
@@ -109,7 +111,58 @@ def _code(source: Source, names: Sequence[str], is_reward: bool) -> Plain:
         if not isinstance(statement, (ast.Import, ast.ImportFrom))
     }
     named = not is_reward or any(_reads_entry(x) for statement in statements.values() for x in ast.walk(statement))
-    return _join("", [_join(name, [_Reader(named, is_reward).plain(x)]) for name, x in statements.items()])
+    lists = _list_names(statements.values())
+    return _join("", [_join(name, [_Reader(named, is_reward, lists).plain(x)]) for name, x in statements.items()])
+
+
+def _list_names(statements: Iterable[ast.AST]) -> set[str]:
+    """Return the names that may be those of sequences, or of functions that return some, anywhere in the statements."""
+    names, bound = set(_MAKERS), [pair for statement in statements for pair in _bound(statement)]
+    for _ in bound:  # a name may be that of another's value, whatever their order
+        names |= (found := {name for name, value in bound if _may_be_list(value, names)} - names)
+        if not found:
+            break
+    return names
+
+
+def _bound(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield names with the expressions that they are bound to; a function's are those that it returns."""
+    for x in ast.walk(tree):
+        if isinstance(x, ast.FunctionDef):
+            yield from ((x.name, y.value) for y in ast.walk(x) if isinstance(y, ast.Return) and y.value)
+        elif isinstance(x, ast.Assign):
+            yield from (pair for target in x.targets for pair in _unpacked(target, x.value))
+        elif isinstance(x, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and x.value is not None:
+            yield from _unpacked(x.target, x.value)
+        elif isinstance(x, (ast.For, ast.comprehension)) and isinstance(x.iter, _DISPLAYS):
+            yield from (pair for value in x.iter.elts for pair in _unpacked(x.target, value))
+
+
+def _unpacked(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Starred):
+        yield from _unpacked(target.value, ast.List([]))
+    elif isinstance(target, _DISPLAYS):
+        values = value.elts if isinstance(value, _DISPLAYS) else [value for x in target.elts if _is_starred(x)]
+        exact = len(target.elts) == len(values) and not any(map(_is_starred, values))
+        for k, each in enumerate(target.elts):
+            for part in values[k : k + 1] if exact else values:
+                yield from _unpacked(each, part)
+
+
+def _is_starred(node: ast.AST) -> bool:
+    return isinstance(node, ast.Starred)
+
+
+def _may_be_list(node: ast.AST, names: Container[str]) -> bool:
+    """Return whether an expression is a sequence, or a sum, product or choice of some; ``names`` are of others."""
+    if isinstance(node, ast.BinOp):
+        return _may_be_list(node.left, names) or _may_be_list(node.right, names)
+    if isinstance(node, ast.IfExp):
+        return _may_be_list(node.body, names) or _may_be_list(node.orelse, names)
+    name = node.func if isinstance(node, ast.Call) else node
+    return isinstance(node, _SEQUENCES) or (isinstance(name, ast.Name) and name.id in names)
 
 
 def _reads_entry(node: ast.AST) -> bool:
@@ -132,14 +185,15 @@ class _Reader:
 
     Every expression of a reward is a sum of products, each with a coefficient, 1 where none is written. Their order
     does not count, and the coefficient of a sum is that of its terms: ``1.1 * (a + b)`` is near ``b + a``. Other
-    functions are read as they are written, because they may add lists.
+    functions are read as they are written, because they may add lists, and so are sums and products of lists.
 
     Args:
         named: whether names of entries in dicts count; those of the components of a reward do not.
+        lists: names of lists.
     """
 
-    def __init__(self, named: bool, is_reward: bool) -> None:
-        self._named, self._is_reward = named, is_reward
+    def __init__(self, named: bool, is_reward: bool, lists: Container[str]) -> None:
+        self._named, self._is_reward, self._lists = named, is_reward, lists
         self._locals: dict[str, str] = {}
         self._in_index = False
 
@@ -162,7 +216,7 @@ class _Reader:
             return [(float(node.value), ())]  # type: ignore[arg-type]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return [(-x, factors) for x, factors in self._terms(node.operand)]
-        if not (isinstance(node, ast.BinOp) and self._is_reward) or isinstance(node.left, _SEQUENCES):
+        if not (isinstance(node, ast.BinOp) and self._is_reward) or _may_be_list(node, self._lists):
             return [(1.0, (self._fields(node),))]
         if isinstance(node.op, (ast.Add, ast.Sub)):
             sign = 1.0 if isinstance(node.op, ast.Add) else -1.0

@@ -114,9 +114,9 @@ def load_candidate(
             continue
         call: Any = module.get(name_in_file, added.get(name_in_file))
         shaper_type = ALIASES.get(name_in_file, name_in_file)
-        line, random_line = scan.line(name_in_file), scan.random_line(name_in_file)
+        line, random_line, draws = scan.line(name_in_file), scan.random_line(name_in_file), scan.draws(name_in_file)
         if name_in_file not in module:
-            line, random_line = min(scan.line(section) for section in patches), None
+            line, random_line, draws = min(scan.line(section) for section in patches), None, False
         if shaper_type in functions:
             first = functions[shaper_type].line
             message = f"{name_in_file} and {shaper_type} (line {first}) are one function"
@@ -129,6 +129,7 @@ def load_candidate(
             parameters=_parameters(call, name_in_file, file, line),
             action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=random_line,
+            draws=draws,
             generator_line=None if random_line is None else scan.generator_line(name_in_file),
             stateful_line=line if shaper_type in keeping else None,
             module=module,
@@ -186,11 +187,13 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
     vars(module).update(namespace)
-    if "__builtins__" not in namespace:  # the jail has builtins of its own, which print nothing
-        vars(module)["print"] = printer(name)
+    text = ""
+    if "__builtins__" not in namespace:  # the jail has builtins of its own, which print and import nothing
+        vars(module)["print"], text = printer(name), source
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
-        with shared_settings(_scan(source, file).imported), stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND)):
+        draws = stream.seeded(noise.stream_seed(seed, 0, Purpose.COMMAND))
+        with shared_settings(_scan(source, file).imported, text), draws:
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         if by_user(error, file):

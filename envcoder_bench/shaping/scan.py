@@ -104,6 +104,10 @@ class Scan:
         """Return the first line that may draw random numbers in the code that function ``name`` reaches."""
         return self._first_line(name, self._sounds_random)
 
+    def draws(self, name: str) -> bool:
+        """Return whether function ``name`` may draw random numbers, also by helpers."""
+        return self._first_line(name, _sounds_random) is not None
+
     def generator_line(self, name: str) -> int | None:
         """Return the first line that may draw from a generator, by functions that random_calls does not cover."""
         return self._first_line(name, lambda word: word not in _FROM_STREAM and self._sounds_random(word))
@@ -177,7 +181,11 @@ class Scan:
         return root in bound and root not in self.modules
 
     def _sounds_random(self, name: str) -> bool:
-        return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
+        return name not in self.helpers and _sounds_random(name)
+
+
+def _sounds_random(name: str) -> bool:
+    return name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower()
 
 
 @functools.lru_cache(maxsize=4)  # a file is loaded, and then looked up among the traced ones

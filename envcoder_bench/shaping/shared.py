@@ -9,6 +9,7 @@ import itertools
 import math
 import operator
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -37,24 +38,32 @@ _OWNERS: dict[str, Any] = {
     "torch.nn.Module": torch.nn.Module,
 }
 _ABSENT = object()
-_scipy_used: list[bool] = []  # not empty: a candidate of this process has imported SciPy
+# SciPy's modules of the host's own statistics, which are always watched once they are loaded
+_STATISTICS = ("scipy.special", "scipy.stats", "scipy.optimize")
+_scipy_used: list[bool] = []  # not empty: a candidate of this process has named SciPy
+# modules of SciPy in a text, and ways to modules whose names need not be in the text
+_NAMED = re.compile(r"\bscipy(?:\.\w+)*")
+_OPAQUE = re.compile(
+    r"\b(?:sys|importlib|import_module|builtins|pkgutil|runpy)\b|__import__|__builtins__|(?<![\w.])(?:exec|eval)\b"
+)
 MOST_NAMED = 3
 
 
 @contextmanager
-def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
+def shared_settings(imported: Iterable[str] = (), text: str = "") -> Iterator[None]:
     """Restore process-wide settings and attributes of modules if the block changes them, and raise ValueError.
 
-    Private attributes do not count, nor new ones, except of classes, where they hide those of the base. SciPy's modules
-    are watched once a candidate imports one; those among the names ``imported`` are loaded now. Others are not watched.
+    Private attributes do not count, nor new ones, except of classes, where they hide those of the base. All of SciPy's
+    loaded modules are watched once a candidate names one, and before that those of the host's statistics. The modules
+    that the file imports or names in its ``text`` are loaded now, because a module that the block loads has no before.
     A filter that turns warnings into exceptions, also in code of others, is removed without an error.
     """
-    for name in imported:
-        if name.split(".")[0] == "scipy":
-            _scipy_used[:] = [True]
-            with suppress(ImportError):
-                importlib.import_module(name)
-    owners = {**_OWNERS, **(_scipy() if _scipy_used else {})}
+    named = [name for name in (*imported, *_NAMED.findall(text)) if name.split(".")[0] == "scipy"]
+    _scipy_used[:] = _scipy_used or ([True] if named else [])
+    for name in (*named, *(_STATISTICS if _OPAQUE.search(text) else ())):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    owners = {**_OWNERS, **_scipy()}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
     attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
@@ -80,7 +89,9 @@ def shared_settings(imported: Iterable[str] = ()) -> Iterator[None]:
 
 
 def _scipy() -> dict[str, Any]:
-    """Return SciPy's public modules that are loaded: a hundred, which take longer to compare than all others."""
+    """Return SciPy's loaded modules to watch; all are a hundred, which take longer to compare than all others."""
+    if not _scipy_used:
+        return {name: sys.modules[name] for name in _STATISTICS if name in sys.modules}
     loaded = sys.modules.copy()  # other threads import meanwhile
     return {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
 

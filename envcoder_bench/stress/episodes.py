@@ -2,22 +2,25 @@
 
 On a CPU groups whose episodes have all ended leave the simulation. On CUDA the other groups also keep only as many
 environments as the longest lived of them needs: that changes the shapes of tensors, and so their last bits.
+A function that keeps values would lose them there: with one of them all stay.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from envcoder_bench.core.errors import is_out_of_memory
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import of_episodes, step_fitness
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.shaping.contract import Fault
+from envcoder_bench.shaping.contract import CandidateFunction, Fault
+from envcoder_bench.shaping.kinds import KINDS, NEW_EPISODE
 from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 
@@ -25,6 +28,7 @@ LOOK = 50  # control steps between looks for ended episodes, each a wait for the
 SHARE = 0.7  # of the environments that a smaller simulation has at most
 # env-steps in the time in which a simulation is built: a smaller one must save more
 WORTH = {"cpu": 20_000, "cuda": 5_000_000}
+_OF_TORCH = vars(nn.Module()).keys() - {"training"}  # attributes of all modules, without values of their own
 Build = Callable[[Sequence[int], Tensor | None], DisturbedEnv]
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,8 @@ def play(build: Build, modules: Sequence[nn.Module], milliseconds: int) -> Playe
     env.dispatch.recheck()
     rows = torch.arange(env.num_envs, device=env.device)  # places in the first environment
     fitness, whole = torch.zeros(env.num_envs, device=env.device), torch.zeros_like(rows, dtype=torch.bool)
-    active, may_shrink = torch.ones_like(whole), True
+    # a new simulation calls the functions, which would overwrite what they keep
+    active, may_shrink = torch.ones_like(whole), not any(x.stateful_line for x in _functions(env))
     for t in range(steps):
         env.advance(act(obs), active)
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
@@ -83,14 +88,10 @@ def play(build: Build, modules: Sequence[nn.Module], milliseconds: int) -> Playe
         obs = env.observe(active)
         if not (looks and may_shrink) or (left := _left(env, active, steps - 1 - t)) is None:
             continue
-        chosen, kept = [groups[g] for g in left[0]], left[1]
-        try:
-            smaller = build(chosen, env.lane[kept].view(len(chosen), -1).cpu())
-            smaller.take_over(env, left[0], kept)
-        except ValueError as error:
-            log.info("ended episodes are simulated to the end: %s", error)
+        if (smaller := _smaller(build, env, groups, *left)) is None:
             may_shrink = False
             continue
+        chosen, kept = [groups[g] for g in left[0]], left[1]
         failures.update(_faults(env, groups))
         env, groups, rows, active = smaller, chosen, rows[kept], active[kept]
         motion.go_on(env, kept)
@@ -121,10 +122,31 @@ def _left(env: DisturbedEnv, active: Tensor, steps: int) -> tuple[list[int], Ten
     return groups, (first + order).flatten()
 
 
+def _smaller(
+    build: Build, env: DisturbedEnv, groups: Sequence[int], chosen: Sequence[int], rows: Tensor
+) -> DisturbedEnv | None:
+    """Return an environment that goes on with rows of some groups; None if there cannot be one beside ``env``."""
+    try:
+        smaller = build([groups[g] for g in chosen], env.lane[rows].view(len(chosen), -1).cpu())
+        smaller.take_over(env, chosen, rows)
+    except (ValueError, MemoryError, RuntimeError) as error:
+        if not (isinstance(error, ValueError) or is_out_of_memory(error)):
+            raise
+        log.info("ended episodes are simulated to the end: %s", error)
+        return None
+    # a fault while it was built is not the candidate's
+    return smaller if _faults(smaller, chosen).keys() <= _faults(env, range(len(groups))).keys() else None
+
+
+def _functions(env: DisturbedEnv) -> list[CandidateFunction]:
+    return [x for shaping in env.dispatch.shapings for x in shaping.functions.values()]
+
+
 def _may_narrow(env: DisturbedEnv) -> bool:
-    """Return whether groups may have fewer environments: functions may keep rows, or draw by their places."""
-    functions = [x for shaping in env.dispatch.shapings for x in shaping.functions.values()]
-    return env.device.type != "cpu" and not any(x.stateful_line or x.random_line for x in functions)
+    """Return whether groups may have fewer environments: functions draw by their places in the group."""
+    begins = env.task.new_goal is not None or env.task.timed_out is not None  # also within an episode
+    drawing = (x for x in _functions(env) if x.draws and (begins or KINDS[x.type].called != NEW_EPISODE))
+    return env.device.type != "cpu" and not any(drawing)
 
 
 def acting(env: GroupedVecTask, modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
@@ -161,21 +183,39 @@ def batched(
 
     Modules whose results in a batch would differ are alone, and are called with ``(n, obs_dim)``.
     """
-    alike: dict[tuple[str, tuple[int, int]], list[int]] = {}
+    alike: dict[tuple[Hashable, tuple[int, int]], list[int]] = {}
     for k, module in enumerate(modules):
-        alike.setdefault((repr(module), widths[k]), []).append(k)
+        alike.setdefault((_architecture(module), widths[k]), []).append(k)
     calls: list[tuple[list[int], Callable[[Tensor], Tensor]]] = []
     for (_, (width, _)), members in alike.items():
-        together = _stacked([modules[k] for k in members])
-        device = next((x.device for x in modules[members[0]].parameters()), None)
-        obs = torch.linspace(-3.0, 3.0, 4 * width, device=device).view(4, width)
-        try:
-            alone = torch.stack([modules[k](obs) for k in members])
-            equal = torch.allclose(together(obs.expand(len(members), -1, -1)), alone, rtol=1e-3, atol=1e-4)
-        except RuntimeError:  # an operator that does not work in a batch
-            equal = False
-        calls += [(members, together)] if equal and len(members) > 1 else [([k], modules[k]) for k in members]
+        together = _together([modules[k] for k in members], width) if len(members) > 1 else None
+        calls += [([k], modules[k]) for k in members] if together is None else [(members, together)]
     return calls
+
+
+def _architecture(module: nn.Module) -> Hashable:
+    """Return what is equal for modules that differ in the numbers of parameters and buffers alone."""
+    shapes = [(name, x.shape) for name, x in (*module.named_parameters(), *module.named_buffers())]
+    plain = [
+        (name, str(x.tolist() if isinstance(x, Tensor) else x))
+        for each in module.modules()
+        for name, x in vars(each).items()
+        if name not in _OF_TORCH
+    ]
+    return repr(module), tuple(shapes), tuple(plain)
+
+
+def _together(modules: Sequence[nn.Module], width: int) -> Callable[[Tensor], Tensor] | None:
+    """Return the call of modules as a batch; None if its results would differ."""
+    device = next((x.device for x in modules[0].parameters()), None)
+    obs = torch.linspace(-3.0, 3.0, 4 * width, device=device).view(4, width)
+    try:
+        together = _stacked(modules)
+        alone = torch.stack([module(obs) for module in modules])
+        equal = torch.allclose(together(obs.expand(len(modules), -1, -1)), alone, rtol=1e-3, atol=1e-4)
+    except RuntimeError:  # an operator that does not work in a batch, or modules that differ
+        return None
+    return together if equal else None
 
 
 def _stacked(modules: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:

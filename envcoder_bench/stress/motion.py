@@ -37,7 +37,7 @@ class Motion:
         # efforts: torque limits scale with the motors' strength
         limits = robot.effort_limits
         self._limited = _where(torch.isfinite(limits) & (limits > 0.0), device)
-        self._weakest = limits.to(device)[self._limited] * SATURATED
+        self._saturation_limits = limits.to(device)[self._limited] * SATURATED
         if not len(self._limited):
             self.absent["torque_saturation"] = "no motor of the model has a limit of its effort"
         speeds = torch.full_like(limits, torch.inf) if robot.velocity_limits is None else robot.velocity_limits
@@ -95,7 +95,7 @@ class Motion:
         self._add("action_acceleration", rate, alive if t >= 2 else torch.zeros_like(alive))
         # efforts and joints
         if "torque_saturation" not in self.absent:
-            limits = env.strength.unsqueeze(1) * self._weakest
+            limits = env.strength.unsqueeze(1) * self._saturation_limits
             full = (robot.dof_force[:, self._limited].abs() >= limits).float().sum(dim=1)
             self._count("saturated", alive * full / len(self._limited))
         if "velocity_saturation" not in self.absent:

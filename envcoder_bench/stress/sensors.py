@@ -8,15 +8,21 @@ from envcoder_bench.run.prepare.groups import Group
 
 # keys of the state and their columns, None for all; by what they are
 _KNOWN_IN_SIMULATION: dict[str, tuple[tuple[str, range | None], ...]] = {
-    "the base's position": (("root_states", range(0, 3)), (".root_link_pos_w", None)),
+    "the base's position": (("root_states", range(0, 3)), (".root_link_pos_w", None), (".root_pos_w", None)),
     "the base's linear velocity": (
         ("root_states", range(7, 10)),
         *((name, None) for name in (".root_link_lin_vel_w", ".root_link_lin_vel_b", ".imu_lin_vel")),
+        *((name, None) for name in (".root_lin_vel_w", ".root_lin_vel_b")),
     ),
     "heights of the ground": (
-        *((name, None) for name in ("measured_heights", "terrain_levels", "terrain_types", "height.")),
+        *((name, None) for name in ("measured_heights", "terrain_levels", "terrain_types", "height.", ".ray_hits_w")),
     ),
-    "forces of contacts": (("contact_forces", None), ("vec_sensor_tensor", None), ("contact.", None)),
+    "forces of contacts": (
+        ("contact_forces", None),
+        ("vec_sensor_tensor", None),
+        ("contact.", None),
+        (".net_forces_w", None),
+    ),
     "the place of the target": (("potentials", None), ("prev_potentials", None)),
 }
 

@@ -1,10 +1,13 @@
 """Texts of others on a terminal: what it does not show, it must not do."""
 
 import io
+import pickle
+from pathlib import Path
 
 import pytest
 
 from envcoder_bench.cli.command_line import BestEffort, VisibleText, command
+from envcoder_bench.core.errors import MachineError, Stopped, UnknownKey, UserError
 from envcoder_bench.core.plain_text import one_line, own_codes, visible
 
 
@@ -38,6 +41,13 @@ def test_standard_streams_of_a_command_show_codes_of_others_and_write_those_of_t
     print("\x1b[1mbold\x1b[0m", file=own_codes(stream))
     assert inner.getvalue().endswith("\x1b[1mbold\x1b[0m\n")
     assert own_codes(inner) is inner
+
+
+def test_errors_of_users_are_pickled_with_what_they_hold():
+    raised = UserError("bad", advice="mend it", file=Path("f"))
+    for error in (raised, UnknownKey("k", "m"), MachineError("m", Path("d")), Stopped("m", None)):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_error_of_a_command_is_one_visible_line(capsys):

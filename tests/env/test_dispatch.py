@@ -156,6 +156,7 @@ CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do)"
 FAULTS = [
     ("raise ValueError('boom')", 7, "raised ValueError: boom (environment step 3)"),
     ("exit(2)", 7, "raised SystemExit: 2 (environment step 3)"),
+    ("raise KeyboardInterrupt('mine')", 7, "raised KeyboardInterrupt: mine (environment step 3)"),
     ("result = None", 8, None),
     ("state_dict['dof_vel'][0, 0] = 1.0", 2, f"{CHANGED} (environment step 3)"),
     ("state_dict['mine'] = 1", 7, None),
@@ -272,6 +273,15 @@ def test_exceptions_of_default_drives_are_not_attributed_to_candidates(monkeypat
     groups = Groups([PLAIN], n=2)
     with pytest.raises(ZeroDivisionError):
         groups.dispatch.command(groups.actions, 0)
+
+
+def test_ctrl_c_of_the_user_inside_a_candidate_stops_the_run():
+    signalled = "__import__('signal').raise_signal(2)"  # what the terminal sends
+    groups = Groups([later("compute_reward", signalled, step=1), PLAIN], n=2)
+    groups.step(0)
+    with pytest.raises(KeyboardInterrupt):
+        groups.step(1)
+    assert groups.dispatch.failures == {}
 
 
 def test_externally_failed_group_stays_failed_after_resume():

@@ -5,6 +5,7 @@ import time
 import warnings
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,15 @@ import torch
 from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.grid.policies import _action_scale, _layout_of_run, in_blocks, load_policy_file
-from envcoder_bench.grid.policy_files import RunPolicy, read_policy
+from envcoder_bench.grid.policies import (
+    LoadedPolicy,
+    _action_scale,
+    _check_actions,
+    _layout_of_run,
+    in_blocks,
+    load_policy_file,
+)
+from envcoder_bench.grid.policy_files import OnnxSession, RunPolicy, read_policy
 from envcoder_bench.grid.robots import observe, read_layout
 from envcoder_bench.grid.settings import compose_settings
 
@@ -237,6 +245,28 @@ def test_blocked_rows_are_independent_of_other_rows(tmp_path) -> None:
     for k in (0, 3, 64, 149):
         assert torch.equal(loaded.act(obs[k : k + 1])[0][0], every[k])
     assert torch.equal(in_blocks(net, obs, 1)[5], net(obs[5:6])[0])
+
+
+class _OneRow(OnnxSession):
+    memory_dim = 3
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+
+    def forward(self, both: torch.Tensor) -> torch.Tensor:
+        assert len(both) == 1
+        return both.new_zeros(1, 12 + self.memory_dim)
+
+
+def test_session_takes_its_number_of_rows_on_every_device() -> None:
+    loaded = LoadedPolicy("mine", "policy.onnx", "onnx", _OneRow(), layouts()["flat"], False, 1)
+    for device in ("cpu", "meta"):
+        assert loaded.act(torch.zeros(4, 48, device=device))[0].shape == (4, 12)
+
+
+def test_width_of_the_actions_in_a_message_is_without_the_memory() -> None:
+    with pytest.raises(UserError, match="actions of width 12, and the robot has 11 joints"):
+        _check_actions("mine", Path("policy.onnx"), _OneRow(), layouts()["flat"], 11)
 
 
 def _values(n=2):

@@ -83,8 +83,12 @@ def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, caps
     order = (*FEW, *(name for name in MANY if name not in FEW))
     larger = made(tmp_path / "larger", files, order, 1, 4)
     untouched = {path: path.read_bytes() for path in (copy / "candidates").rglob("*.pth")}
+    old = [copy / f"{name}.png" for name in ("ranking", "learning_curves", "race", f"terms_{FEW[0]}")]
+    for picture in old:  # of an earlier version
+        picture.touch()
     capsys.readouterr()
     assert main(["--extend", str(copy), "--candidates", *map(str, files.values())]) == 0
+    assert not any(map(Path.exists, old))
     assert "is extended: candidates breaks_at_once, wide" in capsys.readouterr().err
     assert_one_larger_run(copy, larger)
     assert_one_wave(copy, larger)

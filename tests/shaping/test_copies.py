@@ -117,9 +117,29 @@ def test_the_order_counts_where_lists_may_be_added():
         first = text.format(function, joined)
         assert fault(text.format(function, other), r0_00=first) is None
         assert fault(first, r0_00=first).twin == "r0_00"
-    names = "x, y = [dof_pos], [dof_vel]\n    return torch.cat({}, -1)"
-    text = "import torch\ndef compute_observation(dof_pos, dof_vel):\n    " + names + "\n"
-    assert fault(text.format("y + x"), r0_00=text.format("x + y")) is None
+    names = "{}\n    return torch.cat({}, -1)\n"
+    text = "import torch\ndef compute_{}(dof_pos, dof_vel):\n    " + names
+    for function in ("observation", "reward"):
+        for bound in ("x, y = [dof_pos], [dof_vel]", "z = [dof_pos]\n    x = y = z", "y, *x = dof_pos"):
+            first = text.format(function, bound, "x + y")
+            assert fault(text.format(function, bound, "y + x"), r0_00=first) is None
+    first = text.format("reward", "x, y = dof_pos, dof_vel", "(x + y)")
+    assert fault(first.replace("x + y", "y + x"), r0_00=first).twin == "r0_00"
+    text = "import torch\nA, B = [1.0], 2 * [2.0]\ndef pair(x): return [x]\ndef compute_reward(dof_pos, dof_vel):\n"
+    text += "    return (dof_pos * torch.tensor({})).sum(-1) + A[0] + B[0]\n"
+    for one, other in (
+        ("[1.0]*3 + [2.0]*3", "[2.0]*3 + [1.0]*3"),
+        ("[1.0]*2 + [2.0]*4", "[2.0]*4 + [1.0]*2"),
+        ("3*[1.0] + 3*[2.0]", "3*[2.0] + 3*[1.0]"),
+        ("A + B", "B + A"),
+        ("pair(dof_pos) + pair(dof_vel)", "pair(dof_vel) + pair(dof_pos)"),
+        ("tuple(dof_pos) + tuple(dof_vel)", "tuple(dof_vel) + tuple(dof_pos)"),
+    ):
+        assert fault(text.format(other), r0_00=text.format(one)) is None
+        # sums of what is made of lists have no order
+        swapped = text.replace(")).sum(-1) + A[0]", ") + dof_vel).sum(-1) + A[0]").format(one)
+        other_way = text.replace("dof_pos * torch.tensor({})", "dof_vel + torch.tensor({}) * dof_pos").format(one)
+        assert fault(other_way, r0_00=swapped).twin == "r0_00"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pickle
 import re
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -242,6 +243,10 @@ def test_torch_settings_are_restored_after_loading():
         ("setattr(np.random, 'rand', max)", np.random, "rand"),
         ("import functools\nsetattr(functools, 'partial', max)", functools, "partial"),
         ("from scipy import special\nsetattr(special, 'expit', max)", scipy.special, "expit"),
+        ("import importlib\nimportlib.import_module('scipy.special').expit = 3", scipy.special, "expit"),
+        ("import sys\nsys.modules['scipy.special'].expit = 3", scipy.special, "expit"),
+        ("__import__('scipy.special', fromlist=['x']).stdtr = 3", scipy.special, "stdtr"),
+        ("__import__('sci' 'py.' + 'special', fromlist=['x']).stdtr = 3", scipy.special, "stdtr"),
     ],
 )
 def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):
@@ -257,6 +262,19 @@ def test_modules_of_scipy_are_watched_where_a_file_imports_several(names, monkey
     monkeypatch.delattr(scipy, "constants", raising=False)
     told = fault(f"from scipy import {names}\nconstants.find = None\ndef compute_reward(state): return 1\n")
     assert told.startswith("mine.py: raised ValueError: changes scipy.constants.find, which all candidates share: ")
+
+
+@pytest.mark.parametrize(
+    ("way", "named"), [("__import__('scipy.constants')", ["scipy.constants"]), ("eval('im' + x)", [])]
+)
+def test_modules_of_scipy_are_loaded_before_a_file_that_may_reach_them(way, named, monkeypatch):
+    """Else the module that the file loads and changes would be that of all."""
+    asked = []
+    monkeypatch.setattr(shared, "importlib", SimpleNamespace(import_module=asked.append))
+    load("def compute_reward(state): return state.eval(1)\n")
+    assert not asked
+    load(f"def compute_reward(x): return {way}\n")
+    assert asked == [*named, *shared._STATISTICS]
 
 
 def test_statement_that_would_set_an_attribute_of_a_shared_module_is_named():

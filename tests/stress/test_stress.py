@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -284,6 +285,16 @@ def test_a_task_with_its_own_simulation_is_refused(cartpole, monkeypatch):
         stress_of(spec, groups, BALANCE, SMALL)
 
 
+class Scaled(nn.Module):
+    def __init__(self, factor: float | torch.Tensor, limit: float = 1e9) -> None:
+        super().__init__()
+        self.limit = limit
+        self.factor = nn.Buffer(factor) if isinstance(factor, torch.Tensor) else factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.factor * x).clamp(-self.limit, self.limit)
+
+
 def _counted(function, calls):
     def call(*args):
         calls.append(args)
@@ -292,13 +303,29 @@ def _counted(function, calls):
     return call
 
 
-@pytest.mark.parametrize("narrows", [False, True], ids=["groups leave", "environments leave"])
-def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(narrows, monkeypatch):
+KEEPS = f"""{CARTPOLE}
+plain, LAST = compute_observation, []
+def compute_observation(cart_pos, cart_vel, pole_angle, pole_vel, progress_buf):
+    obs = plain(cart_pos, cart_vel, pole_angle, pole_vel, progress_buf)
+    if LAST and LAST[0].shape == obs.shape:
+        obs = 0.8 * obs + 0.2 * LAST[0]
+    LAST[:] = [obs]
+    return obs
+"""
+
+
+@pytest.mark.parametrize(
+    "text, narrows",
+    [(CARTPOLE, False), (CARTPOLE, True), (KEEPS, False)],
+    ids=["groups leave", "environments leave", "a function keeps values"],
+)
+def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_before(text, narrows, monkeypatch):
     scripts = {**BALANCE, "falls": lambda obs: torch.ones(len(obs), 1)}
-    names, settings = ["delay_fragile", "falls"], dataclasses.replace(SMALL, draws=8, milliseconds=1600)
+    draws, milliseconds = (4, 800) if text == KEEPS else (8, 1600)
+    names, settings = ["delay_fragile", "falls"], dataclasses.replace(SMALL, draws=draws, milliseconds=milliseconds)
 
     def rows() -> tuple[Row, ...]:
-        return stress_of(*groups_of("Cartpole", CARTPOLE, names), scripts, settings).rows
+        return stress_of(*groups_of("Cartpole", text, names), scripts, settings).rows
 
     whole, sizes = rows(), []
     take_over = DisturbedEnv.take_over
@@ -313,8 +340,41 @@ def test_a_simulation_without_the_episodes_that_have_ended_plays_the_others_as_b
     monkeypatch.setattr(episodes, "LOOK", 10)
     monkeypatch.setattr(episodes, "_may_narrow", lambda env: narrows)
     assert str(rows()) == str(whole)
+    if text == KEEPS:
+        assert not sizes
+        return
     assert sizes and sizes[-1][1].num_groups < len(names)
     assert narrows == any(new.envs_per_group < old.envs_per_group for old, new in sizes)
+
+
+def test_functions_that_draw_by_places_keep_the_environments_of_their_group():
+    drawn = "torch_rand_float(0.0, 1.0, (len(cart_pos), 1), cart_pos.device)"
+    observation = f"def compute_observation(cart_pos):\n    return {drawn}\n"
+    imported = "from isaacgym.torch_utils import torch_rand_float\n"
+    for text, narrows in ((CARTPOLE, True), (imported + observation, False)):
+        _, groups = groups_of("Cartpole", text, ["a"])  # initial states are drawn once
+        dispatch = SimpleNamespace(shapings=[group.evaluation for group in groups])
+        task = SimpleNamespace(new_goal=None, timed_out=None)
+        env = SimpleNamespace(device=torch.device("cuda"), dispatch=dispatch, task=task)
+        assert episodes._may_narrow(env) == narrows, text
+        task.new_goal = torch.zeros(1)
+        assert not episodes._may_narrow(env)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no row"), torch.cuda.OutOfMemoryError("CUDA out of memory"),
+     RuntimeError("Failed to allocate 8 bytes on device 'cuda:0'")],
+)  # fmt: skip
+def test_a_smaller_simulation_for_which_there_is_no_room_is_not_built(error):
+    def build(chosen, lanes):
+        raise error
+
+    env = SimpleNamespace(lane=torch.zeros(2))
+    assert episodes._smaller(build, env, [0], [0], torch.tensor([1])) is None
+    error = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        episodes._smaller(build, env, [0], [0], torch.tensor([1]))
 
 
 def test_policies_of_one_architecture_are_one_batch():
@@ -330,10 +390,14 @@ def test_policies_of_one_architecture_are_one_batch():
     assert torch.allclose(together, alone, atol=1e-6)
 
 
-class Scaled(nn.Module):
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.factor * x
+@pytest.mark.parametrize(
+    "modules",
+    [
+        [Scaled(1.0, limit=limit) for limit in (5.0, 100.0)],  # equal near zero
+        [Scaled(torch.ones(size)) for size in (1, 3)],
+        [Scaled(1.0).train(), Scaled(1.0).eval()],
+    ],
+    ids=["clips", "shapes", "modes"],
+)
+def test_policies_that_differ_in_more_than_numbers_are_alone(modules):
+    assert [members for members, _ in episodes.batched(modules, [(3, 3)] * 2)] == [[0], [1]]

@@ -84,8 +84,13 @@ def _other_actions(spec: RunSpec) -> set[str]:
     }
 
 
-def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
-    """Delete policies of groups without a fitness, which they had before the run was extended."""
+def _drop_stale(folder: RunFolder, sources: Sequence[CandidateSource], results: Sequence[Result]) -> None:
+    """Delete policies of groups without a fitness, which they had before the run was extended, and old pictures.
+
+    Earlier versions drew these, and they would show the results before the run was extended or resumed.
+    """
+    for name in ("ranking", "learning_curves", "race", *(f"terms_{source.name}" for source in sources)):
+        (folder.path / f"{name}.png").unlink(missing_ok=True)
     measured = {result.candidate for result in results if result.measured}
     for result in results:
         if not result.measured:
@@ -103,7 +108,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     # the ranking
     ranked = rank_run(folder, cfg, results)
     save_results(folder, sources, results)
-    _drop_stale_policies(folder, results)
+    _drop_stale(folder, sources, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     # sort the logs as a run of one wave writes them
     if folder.curves.is_file():

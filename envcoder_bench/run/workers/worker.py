@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from envcoder_bench.compile.cache import package_code
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, is_out_of_memory, user_input
 from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, listening, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.results.logs import RunLogs
@@ -243,7 +243,7 @@ class RemoteWorker:
             reporter = ProgressReporter(request.job, self._outbox)
             self._worker.train(request, self._outbox.put, Shared(logs, reporter, self._stop))
         except Exception as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             lines = str(error).strip().splitlines()
             self._outbox.put(OutOfMemory(request.job, lines[0] if lines else "memory"))
@@ -265,14 +265,6 @@ def code_digest(task: TaskSpec) -> str:
     Other registered tasks are not included, because the workers do not have them.
     """
     return hashlib.sha256(f"{package_code()} {task.digest}".encode()).hexdigest()
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether torch, Python or Warp raised the error because memory could not be allocated."""
-    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "failed to allocate" in text)
 
 
 # messages to the head

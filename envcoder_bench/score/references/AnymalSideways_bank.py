@@ -1,5 +1,5 @@
-"""The best that is known of AnymalSideways: bank_091 of benchmarks/studies/bank.py, record
-bank-ffcc6651."""
+"""A reference of AnymalSideways, the highest of its bank: bank_091 of benchmarks/studies/bank.py,
+record bank-ffcc6651."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""The best that is known of AnymalSpeed: bank_000 of benchmarks/studies/bank.py, record
-bank-eb64a055."""
+"""A reference of AnymalSpeed, the highest of its bank: bank_000 of benchmarks/studies/bank.py,
+record bank-eb64a055."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""The best that is known of AnymalTurn: bank_024 of benchmarks/studies/bank.py, record
-bank-10639b00."""
+"""A reference of AnymalTurn, the highest of its bank: bank_024 of benchmarks/studies/bank.py,
+record bank-10639b00."""
 
 import torch
 

@@ -16,15 +16,14 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.sim.base import Robot, Variation
-from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
+from envcoder_bench.sim.mujoco_model import outermost_geom
+from envcoder_bench.sim.varied_engine import FRICTIONS, NO_LIMIT, vary_engine
 from envcoder_bench.sources.isaacgym_tasks.driver import Driver, of_base
 from envcoder_bench.sources.isaacgym_tasks.gym_proxy import STATES
 from envcoder_bench.sources.isaacgym_tasks.scene import Actor, Scene
 from envcoder_bench.torch_utils import quat_rotate
 
-NO_LIMIT = 1e30  # gymapi has the largest float32 where there is no limit
 _GAINS = ("p_gains", "d_gains")  # legged_gym's drives are Python
-_FRICTIONS = {"geom_friction": 1, "pair_friction": 2}  # fields of MuJoCo's model, and their columns of sliding
 
 
 class IsaacRobot(Robot):
@@ -66,7 +65,6 @@ class IsaacRobot(Robot):
         self._errors: Mapping[str, Tensor] = {}
         self._asked: Tensor | None = None
         self._forces = torch.zeros(engine.num_envs, len(self._ids), 3, device=self._device)
-        self._strength: Tensor | None = None
 
     def _properties(self, env: int) -> Any:
         return self._gym.get_actor_rigid_body_properties(self._scene.envs[env], self._actor.handle)
@@ -125,30 +123,9 @@ class IsaacRobot(Robot):
         ``gym`` keeps the task's values, so that nothing is changed twice.
         """
         engine, base = self._engine, self._ids[self.base]
-        strength, gains = (x.float().to(self._device) for x in (variation.strength, variation.gains))
         friction, mass, com = (x.numpy() for x in (variation.friction, variation.mass, variation.com))
-        self._strength, of_step, of_fields = strength.unsqueeze(1), engine.step, engine.set_model_fields
-
-        def step() -> None:
-            engine.efforts[:, self._dofs].mul_(self._strength)
-            engine.forces[:, self._bodies, :3].add_(self._forces)
-            of_step()
-
-        def set_model_fields(env: int, fields: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-            fields = {name: (ids, np.array(rows, dtype=float)) for name, (ids, rows) in fields.items()}
-            for name, columns in _FRICTIONS.items():
-                if name in fields and not np.isnan(friction[env]):
-                    fields[name][1][:, :columns] = max(friction[env], LEAST_FRICTION)
-            for name in fields.keys() & {"body_mass", "body_inertia", "body_ipos"}:
-                ids, rows = fields[name]
-                if name == "body_ipos":
-                    rows[ids == base, 0] += com[env]
-                else:
-                    rows[ids == base] *= mass[env]
-            of_fields(env, fields)
-
-        engine.step, engine.set_model_fields = step, set_model_fields
-        sliding = {name: getattr(self._model, name) for name in _FRICTIONS}
+        vary_engine(engine, variation, base, self._bodies, self._dofs, self._forces)
+        sliding = {name: getattr(self._model, name) for name in FRICTIONS}
         rows = {name: (np.arange(len(x)), x) for name, x in sliding.items() if len(x)}
         for k, env in enumerate(self._scene.envs):
             if not np.isnan(friction[k]):
@@ -156,24 +133,11 @@ class IsaacRobot(Robot):
             if (mass[k], com[k]) != (1.0, 0.0):
                 others = [None if body == self.base else x for body, x in enumerate(self._properties(k))]
                 env.apply_bodies(self._actor.handle, others)  # the base alone
-        self._vary_drives(strength, gains)
+        self._vary_drives(variation.gains.float().to(self._device))
         self._changed()
 
-    def _vary_drives(self, strength: Tensor, gains: Tensor) -> None:
-        """Scale the drives of the engine, and those in Python."""
-        factor, weaker = ((x.cpu().numpy()[:, None]) for x in (strength * gains, strength))
-        of_engine = self._engine.set_dof_properties
-
-        def set_dof_properties(env: int | None, dofs: slice, properties: np.ndarray) -> None:
-            if dofs == self._dofs:
-                properties, rows = properties.copy(), slice(None) if env is None else env
-                is_drive = np.isin(properties["driveMode"], (1, 2))
-                for name in ("stiffness", "damping"):  # without a drive they are the joint's own spring and damper
-                    properties[name] *= np.where(is_drive, factor[rows], 1.0)
-                properties["effort"] *= np.where(properties["effort"] < NO_LIMIT, weaker[rows], 1.0)
-            of_engine(env, dofs, properties)
-
-        self._engine.set_dof_properties = set_dof_properties
+    def _vary_drives(self, gains: Tensor) -> None:
+        """Set the drives of the engine anew, and scale those in Python."""
         envs, handle = self._scene.envs, self._actor.handle
         properties = np.stack([self._gym.get_actor_dof_properties(env, handle) for env in envs])
         self._engine.set_dof_properties(None, self._dofs, properties)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
 from envcoder_bench.sources.isaaclab_tasks.keys import sources_of
+from envcoder_bench.sources.isaaclab_tasks.robot import IsaacLabRobot
+from envcoder_bench.sources.isaaclab_tasks.words import unmeasured_by
 from envcoder_bench.sources.isaaclab_tasks.world import World
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.quiet import quiet
@@ -56,6 +58,14 @@ class IsaacLabTask(TermTask):
 
     def make_world(self, facts: Facts) -> World:
         return World(facts, self.num_envs, str(self.device))
+
+    def robot(self) -> IsaacLabRobot:
+        robot = IsaacLabRobot(self.world)
+        self.erring = robot.erring
+        return robot
+
+    def unmeasured_by(self, term: Any) -> str:
+        return unmeasured_by(self.world, term)
 
     def sources(self) -> dict[str, Any]:
         return sources_of(self.world)

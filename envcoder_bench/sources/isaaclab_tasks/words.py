@@ -20,3 +20,17 @@ def names_of(world: Any) -> Iterator[str]:
         term = actions.get_term(name)
         joints = ", ".join(getattr(term, "_joint_names", None) or ()) or "see its class"
         yield f"Columns of `action`, term `{name}` ({type(term).__name__}), {width}: {joints}."
+
+
+def unmeasured_by(world: Any, term: Any) -> str:
+    """Return what a term of observations reads and a robot does not measure; empty if it seems to be nothing."""
+    called = getattr(term.func, "__name__", type(term.func).__name__)
+    names = [getattr(x, "name", "") for x in term.params.values()]
+    sensors = [world.scene.sensors[name] for name in names if name in world.scene.sensors]
+    if called.endswith("lin_vel"):
+        return "the base's linear velocity"
+    if "height" in called or any(hasattr(sensor, "num_rays") for sensor in sensors):
+        return "heights of the ground"
+    if any(hasattr(sensor, "compute_first_contact") for sensor in sensors):
+        return "forces of contacts"
+    return "the base's position" if called.endswith(("pos_w", "pos_z", "root_pos")) else ""

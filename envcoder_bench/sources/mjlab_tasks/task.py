@@ -50,12 +50,8 @@ class MjlabTask(TermTask):
         self.erring = robot.erring
         return robot
 
-    def unmeasured(self, group: int) -> set[str]:
-        block = next(block for block in self.blocks if group in block.groups)
-        cfg, dialect = block.configs[group - block.groups.start], self.world.dialect
-        sections = [dialect.terms(cfg, "observations")[name] for name in self.world.obs_sets["actor"]]
-        terms = [term for section in sections for term in dialect.group_terms(section).values() if term is not None]
-        return {unmeasured_by(self.world, term) for term in terms} - {""}
+    def unmeasured_by(self, term: Any) -> str:
+        return unmeasured_by(self.world, term)
 
     def deployment(self, group: int) -> dict[str, Any]:
         block = next(block for block in self.blocks if group in block.groups)

@@ -117,6 +117,10 @@ class TermTask(Task):
         for block in self.blocks:
             block.startup()
 
+    @abstractmethod
+    def unmeasured_by(self, term: Any) -> str:
+        """Return what a term of observations reads and a robot does not measure, in words; empty: nothing."""
+
     # groups
 
     def patch(self, patches: Sequence[Mapping[str, Any]]) -> None:
@@ -309,6 +313,13 @@ class TermTask(Task):
             block.observe()
         if self._begun or self.erring is not nullcontext:
             self.reader.refresh()
+
+    def unmeasured(self, group: int) -> set[str]:
+        block, dialect = next(block for block in self.blocks if group in block.groups), self.world.dialect
+        cfg = block.configs[group - block.groups.start]
+        sections = [dialect.terms(cfg, "observations")[name] for name in self.world.obs_sets["actor"]]
+        terms = [term for section in sections for term in dialect.group_terms(section).values() if term is not None]
+        return {self.unmeasured_by(term) for term in terms} - {""}
 
     # velocity commands
 
