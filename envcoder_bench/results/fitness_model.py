@@ -315,7 +315,7 @@ class FitnessModel:
         least = ROUNDING * seed_variances(self._deviations).max()
         several = np.flatnonzero(own > least)  # a single seed, or equal ones, say nothing of a spread
         mean, own = self._mean[several], own[several]
-        if len(several) == 0 or len(several) >= MANY and not spread_grows(mean, own):
+        if len(several) == 0 or (len(several) >= MANY and not spread_grows(mean, own)):
             return np.full(count, OWN)
         order = np.argsort(mean, kind="stable")
         near = min(max(3, math.ceil(NEIGHBOURS * len(several))), len(several))

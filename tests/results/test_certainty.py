@@ -28,9 +28,9 @@ from envcoder_bench.results.fitness_model import (
     likely_share,
     spread_grows,
 )
-from envcoder_bench.results.spread import seed_variances
 from envcoder_bench.results.ranking import rank
 from envcoder_bench.results.rows import Result
+from envcoder_bench.results.spread import seed_variances
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, corrected, look_level
 from envcoder_bench.run.folder.ranked import looks_at
 
