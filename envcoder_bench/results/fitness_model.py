@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -655,7 +656,8 @@ def spread_grows(means: np.ndarray, variances: np.ndarray) -> bool:
     alike = np.round(variances / variances.max(), 9)  # equal ones differ by rounding
     if np.ptp(alike) == 0 or np.ptp(means) == 0:
         return False
-    return bool(spearmanr(means, alike, alternative="greater").pvalue < LEVEL)
+    test: Any = spearmanr(means, alike, alternative="greater")
+    return bool(test.pvalue < LEVEL)
 
 
 def farthest(error: np.ndarray, unseen: np.ndarray) -> np.ndarray:
