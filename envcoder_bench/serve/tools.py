@@ -150,7 +150,8 @@ class Tools:
             if least > left:
                 advice = "take fewer seeds, candidates or iterations"
                 raise UserError(f"it would take {least:.0f} s, and {left:.0f} s of the budget are left", advice=advice)
-        return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
+            # in the same block: another client must not take the name between the check and the job
+            return {**self._add("rank", texts, seeds, size["iterations"], question=question[:200]), **size}
 
     def terms(self, files: Files = [], sources: Sources = {}, seeds: int = 3, iterations: int = 0) -> Answer:
         """Train one candidate with each reward term left out, halved and doubled. Returns a job."""
@@ -187,7 +188,7 @@ class Tools:
             if faults:
                 raise UserError(f"{next(iter(faults))}: another candidate has this name", advice="rename it")
             size = self._size(name, self._policies(1, seeds), iterations)
-        return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
+            return self._add(kind, texts, seeds, size["iterations"], sweep=sweep, parent=next(iter(texts)))
 
     def final(self, seeds: int = 10) -> Answer:
         """Train champion and human as in its ranking, on seeds of their own; one time for each N attempts."""
