@@ -47,7 +47,8 @@ MOST_VALUES = 1000  # that are told apart where seeds are counted
 MOST_COMPARED = 500  # best candidates among which the probability of being the best is divided
 NEIGHBOURS = 0.25  # share of the candidates that have a similar mean
 MANY = 5  # least number of candidates that show whether the spread of seeds grows with the fitness
-COMMON = 3.0  # of the variance of a mean of all candidates: beyond it, their seeds are seen to have a common effect
+# seeds are seen to have a common effect beyond this multiple of the variance of the mean of all candidates
+COMMON = 3.0
 OWN = 1.5  # least standard errors of an expected fitness, if it does not
 
 
@@ -320,7 +321,7 @@ class FitnessModel:
             return np.full(count, OWN)
         order = np.argsort(mean, kind="stable")
         near = min(max(3, math.ceil(NEIGHBOURS * len(several))), len(several))
-        # of each candidate, those around its place among the means
+        # each candidate has those around its place among the means
         begin = np.clip(np.searchsorted(mean[order], self._mean) - near // 2, 0, len(several) - near)
         sums = np.concatenate(([0.0], np.cumsum(own[order])))
         similar = (sums[begin + near] - sums[begin]) / near

@@ -25,7 +25,7 @@ from envcoder_bench.stress.disturbed_env import DisturbedEnv
 from envcoder_bench.stress.motion import Motion
 
 LOOK = 50  # control steps between looks for ended episodes, each a wait for the device
-SHARE = 0.7  # of the environments that a smaller simulation has at most
+SHARE = 0.7  # a smaller simulation has at most this share of the environments
 # env-steps in the time in which a simulation is built: a smaller one must save more
 WORTH = {"cpu": 20_000, "cuda": 5_000_000}
 _OF_TORCH = vars(nn.Module()).keys() - {"training"}  # attributes of all modules, without values of their own
