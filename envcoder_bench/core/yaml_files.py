@@ -103,7 +103,9 @@ def _refuse_bombs(text: str) -> None:
         raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
 
 
+@functools.lru_cache(maxsize=64)  # the files of cfg/ are read for each config
 def _load(text: str) -> DictConfig:
+    """Parse a mapping, which no reader changes."""
     tree = unresolved(text)
     if not isinstance(tree, DictConfig):
         raise ValueError("it is not a YAML mapping of keys to values")

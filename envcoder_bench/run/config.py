@@ -231,7 +231,7 @@ def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, tuple[str
     return pickle.loads(packed), keys
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=64)
 def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> tuple[bytes, tuple[str, ...]]:
     """Return cfg/config.yaml with the task's YAML files, pickled, and its keys; ``_state`` is that of the files.
 
