@@ -7,7 +7,8 @@ of other repositories, and packages from PyPI. Each repository is tried in three
 ``measurements/lab_training.json`` has what came of each; what it has is not tried again:
 
 - its own script, unmodified, for two iterations with 16 environments;
-- ``isaaclab:PACKAGE:NAME`` with two candidates, which double the first weight and leave out the last term;
+- ``isaaclab:PACKAGE:NAME`` with two candidates, which double the first weight and leave out the last term
+  whose weight no curriculum changes;
 - its own ``ManagerBasedRLEnv``, with its own ``RewardManager``, beside this project's task: the same actions and random
   numbers, 3 environments, 50 steps; values of each reward term that are not bitwise equal are counted.
 """
@@ -29,7 +30,7 @@ RECORD = Path(__file__).parent / "measurements" / "lab_training.json"
 TABLE = """<robot name="table"><link name="table"><inertial><mass value="10"/>
 <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
 <collision><origin xyz="0 0 -0.025"/><geometry><box size="1.2 0.8 0.05"/></geometry></collision></link></robot>"""
-ENVS, ITERATIONS, STEPS, SIZE, LIMIT = 16, 2, 50, 3, 900
+ENVS, ITERATIONS, STEPS, SIZE, LIMIT = 16, 2, 50, 3, 2400
 OLDER = ("isaaclab==2.2.0", "rsl-rl-lib==2.3.3")  # for scripts of 2024 and early 2025
 
 
@@ -192,8 +193,9 @@ def measure(address: str, files: dict[str, str]) -> None:
 
     find.given.update(files)
     facts = facts_of(address)
-    rewards = facts.env_cfg().rewards
-    first, last = next(iter(rewards)), list(rewards)[-1]
+    cfg = facts.env_cfg()
+    rewards, scheduled = cfg.rewards, [term.params.get("term_name") for term in cfg.curriculum.values()]
+    first, last = next(iter(rewards)), [name for name in rewards if name not in scheduled][-1]
     with tempfile.TemporaryDirectory() as run:
         (Path(run) / "double.py").write_text(f"rewards = {{{first!r}: {2 * rewards[first].weight}}}\n")
         (Path(run) / "without.py").write_text(f"rewards = {{{last!r}: None}}\n")
@@ -213,7 +215,12 @@ def unequal(address: str, facts: Any) -> dict[str, int]:
     from lab_reference import Reference
     from term_driven import TermDriven, actions
 
+    from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+
     reference, driven = Reference(facts.env_cfg(), SIZE), TermDriven(address, SIZE)
+    own, terrain = reference.env.scene.terrain, driven.task.world.scene.terrain
+    for name in TERRAIN if getattr(own, "terrain_origins", None) is not None else ():
+        getattr(own, name).copy_(getattr(terrain, name))  # Isaac Lab draws other places
     reference.env.sim.activate()
     reference.reset()
     names = reference.env.reward_manager.active_terms
