@@ -24,7 +24,8 @@ class Reference:
         self.seeds, self.lanes = torch.zeros(num_envs, dtype=torch.int64), torch.arange(num_envs)
         self.at = -1
         SimulationContext.clear_instance()
-        with seeded(SEED), quiet(), without_startup():  # some events add to what they find, so that they must not be applied twice
+        # some events add to what they find, so that they must not be applied twice
+        with seeded(SEED), quiet(), without_startup():
             self.env = env = ManagerBasedRLEnv(cfg)
             SimulationContext.instance()._stage = {}
         # in Isaac Lab a manager of events draws before and after the simulation starts
