@@ -376,23 +376,28 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
                         verdicts[source.name] = judge(shaping)
     except Exception as error:  # a remark must not cost a page
         log.warning("the rewards are not judged: %s", error, exc_info=not isinstance(error, UserError))
-    for name, twin in twins(spec, values).items():
+    texts = {source.name: source.source for source in spec.sources}
+    for name, twin in twins(texts, texts.get(spec.config.baseline, ""), spec.config.shaper_types, values).items():
         remark = f"its reward has the values of {twin}'s, to {100 * SAME:g} % of their spread, and nothing else differs"
         verdicts[name] = replace(verdicts[name], remarks=[remark, *verdicts[name].remarks], same_as=twin)
     return verdicts
 
 
-def twins(spec: RunSpec, values: Mapping[str, Sequence[np.ndarray]]) -> dict[str, str]:
-    """Return the candidates whose reward is an earlier one's up to small differences, and whose other functions are."""
-    texts = {source.name: source.source for source in spec.sources}
+def twins(
+    texts: Mapping[str, str], baseline: str, types: Sequence[str] | None, values: Mapping[str, Sequence[np.ndarray]]
+) -> dict[str, str]:
+    """Return candidates whose reward is that of an earlier one but for small differences, and whose other code is.
+
+    Args:
+        texts: by name.
+        baseline: the text that fills in missing functions.
+        values: of rewards, by name in the order in which they are compared; baselines have no twins.
+    """
     found: dict[str, str] = {}
-    for k, (name, own) in enumerate(values.items()):
-        if name in BASELINES:
-            continue
-        for other in list(values)[:k]:
-            same = own and len(own) == len(values[other]) and all(map(_same, own, values[other]))
-            differ = differing(texts[name], texts[other], texts[spec.config.baseline], spec.config.shaper_types)
-            if same and differ <= {REWARD}:
+    for k, (name, rewards) in enumerate(values.items()):
+        for other in list(values)[:k] if rewards and name not in BASELINES else ():
+            same = len(rewards) == len(values[other]) and all(map(_same, rewards, values[other]))
+            if same and differing(texts[name], texts[other], baseline, types) <= {REWARD}:
                 found.setdefault(name, other)
     return found
 

@@ -231,6 +231,7 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         if UNSEEN not in config.tasks and not any(published.has_reward(config.model, task) for task in tasks):
             raise UserError(f"--llm {config.model} has no reward for these tasks: give --tasks Ant or --tasks unseen")
         files = published.fetch(config.model)
+        config = replace(config, model=config.model.partition("@")[0])
     elif config.budget == AGENT:
         _check_agent(config)
     elif config.agent:

@@ -63,17 +63,16 @@ def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] =
 
     server = MCPServer("envcoder-bench", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR", **options)
 
-    def answer(call: Callable[[], Mapping[str, Any]]) -> "CallToolResult":
-        """Return an answer, or an error as data: an unexpected one is in the log alone."""
+    def answer(call: Callable[[], Mapping[str, Any]]) -> tuple[str, bool]:
+        """Return an answer, or an error as data, and whether it is one: an unexpected one is in the log alone."""
         try:
-            return CallToolResult(content=[TextContent(type="text", text=short_json(call()))])
+            return short_json(call()), False
         except Exception as error:
             is_expected = isinstance(error, (UserError, ValueError, OSError))
             if not is_expected:
                 log.exception("a tool failed")
             data = error_text(error) if is_expected else {"message": "the tool failed; the log of the server says why"}
-            text = short_json({"error": data})
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+            return short_json({"error": data}), True
 
     def tool(name: str, method: Callable[..., Mapping[str, Any]]) -> None:
         def watched(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -83,10 +82,10 @@ def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] =
 
         @functools.wraps(method)  # with its arguments, which the client reads
         def call(**values: Any) -> "CallToolResult":
-            result = answer(lambda: watched(values))
+            text, is_error = answer(lambda: watched(values))
             if watch is not None:
-                watch.after(name, values, result.content[0].text)
-            return result
+                watch.after(name, values, text)
+            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
         server.add_tool(call, structured_output=False)
 
