@@ -26,7 +26,7 @@ examples:
   # rewards that others have published, fetched now: replay:eureka and replay:rf-agent
   COMMAND --llm replay:eureka --tasks Ant
   # an agent with the tools of envcoder-bench mcp, an hour for each search
-  COMMAND --llm NAME --budget agent --agent 'my-agent --mcp-config mcp.json --prompt-file TASK.md'
+  COMMAND --llm NAME --budget agent --agent ./agent.sh
   # continue a score that was stopped or killed; no request and no training is repeated
   COMMAND --resume scores/gpt-4.1_20260101-120000
 

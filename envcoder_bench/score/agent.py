@@ -316,18 +316,20 @@ class _Meter:
         return {"type": "header", "format": 1, "version": __version__, "meta": meta}
 
 
-def check_agent(command: str) -> None:
-    """Raise UserError for an agent that cannot start."""
+def agent_command(command: str) -> str:
+    """Return the command of an agent for any working folder. Raises UserError for one that cannot start."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UserError(f"--agent {command}: {error}") from None
     if not words:
         raise UserError("--budget agent needs --agent COMMAND, which starts the agent; see docs/score_model.md")
-    if shutil.which(words[0]) is None:
+    program = shutil.which(words[0])
+    if program is None:
         raise UserError(f"--agent: {words[0]} is not a command on this machine")
     if find_spec("mcp") is None:
         raise UserError(f"--budget agent needs the package mcp: {INSTALL}")
+    return shlex.join([os.path.abspath(program), *words[1:]])
 
 
 def start_agent(command: str, desk: Path, log: Path) -> subprocess.Popen:

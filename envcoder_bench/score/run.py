@@ -38,7 +38,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.train.rows import evaluate_untrained
 from envcoder_bench.score import published
-from envcoder_bench.score.agent import AgentSearch, check_agent
+from envcoder_bench.score.agent import AgentSearch, agent_command
 from envcoder_bench.score.protocol import (
     AGENT,
     BUDGETS,
@@ -233,7 +233,7 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         files = published.fetch(config.model)
         config = replace(config, model=config.model.partition("@")[0])
     elif config.budget == AGENT:
-        _check_agent(config)
+        config = _with_agent(config)
     elif config.agent:
         raise UserError("--agent needs --budget agent")
     elif config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
@@ -247,13 +247,14 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
     return folder, config
 
 
-def _check_agent(config: ScoreConfig) -> None:
+def _with_agent(config: ScoreConfig) -> ScoreConfig:
+    """Return the config with the whole path of its agent. Raises UserError."""
     if config.model in REFERENCE_MODELS or config.model in WITHOUT_MODEL:
         raise UserError(f"--budget agent: {config.model} is not an agent; give --llm the name of the agent's model")
     for flag, value in (("max_cost", config.max_cost), ("base_url", config.base_url)):
         if value is not None:
             raise UserError(f"--{flag} is not for --budget agent, whose requests the agent sends itself")
-    check_agent(config.agent)
+    return replace(config, agent=agent_command(config.agent))
 
 
 def tasks_of(folder: ScoreFolder, config: ScoreConfig) -> list[ScoredTask]:
