@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -64,7 +65,12 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
     """Return nested mappings as YAML; ``${`` in a text is escaped, so that it is not read as a reference."""
-    return OmegaConf.to_yaml(OmegaConf.create(_escaped(plain(tree))))
+    return "".join(_section(key, pickle.dumps(value)) for key, value in plain(tree).items()) or "{}\n"
+
+
+@functools.lru_cache(maxsize=64)  # most sections of a process' runs are equal, and OmegaConf takes 0.1 s for all
+def _section(key: str, value: bytes) -> str:
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped({key: pickle.loads(value)})))
 
 
 def _escaped(value: Any) -> Any:
@@ -103,7 +109,9 @@ def _refuse_bombs(text: str) -> None:
         raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
 
 
+@functools.lru_cache(maxsize=64)  # the files of cfg/ are read for each config
 def _load(text: str) -> DictConfig:
+    """Parse a mapping, which no reader changes."""
     tree = unresolved(text)
     if not isinstance(tree, DictConfig):
         raise ValueError("it is not a YAML mapping of keys to values")

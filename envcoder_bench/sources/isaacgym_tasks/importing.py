@@ -66,7 +66,7 @@ def _own_modules() -> Iterator[None]:
 @contextlib.contextmanager
 def _own_isaacgym() -> Iterator[None]:
     """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
-    present = _covered({"isaacgym"})
+    present = {name: module for name, module in _kept.items() if name.partition(".")[0] == "isaacgym"}
     messages = logging.getLogger("mujoco_batches.isaacgym")
     level = messages.level
     # installing it says which package is used: once is enough

@@ -13,8 +13,10 @@ from isaaclab.utils.buffers import TimestampedBuffer
 from torch import Tensor
 
 from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
 from isaaclab_mujoco.stage.waits import note_outdated
 
+_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
 _WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
 
@@ -25,11 +27,13 @@ class SceneState:
     Attributes:
         scene, sim: Isaac Lab's.
         steps: control steps so far.
+        evaluates: whether policies are evaluated, in which environments stay on their levels of a terrain.
     """
 
     scene: Any
     sim: Any
     steps: int
+    evaluates = False
 
     @property
     def assets(self) -> dict[str, Any]:
@@ -91,6 +95,36 @@ class SceneState:
 
         for sensor in self.scene.sensors.values():
             note_outdated(sensor, None)
+
+    def keep_levels(self) -> None:
+        """Let environments stay on their levels of a terrain in evaluations."""
+        terrain = self.scene.terrain
+        update = terrain.update_env_origins
+
+        def update_env_origins(view: Any, *args: Any) -> None:
+            if not self.evaluates:
+                update.__func__(view, *args)
+
+        terrain.__class__ = type("Terrain", (type(terrain),), {"update_env_origins": update_env_origins})
+
+    def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
+        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
+
+        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
+        where policies are evaluated, lanes are spread evenly over all levels and stay there.
+        """
+        self.sim.activate()
+        self.evaluates, terrain, count = evaluates, self.scene.terrain, int(lanes.max()) + 1
+        if terrain is None or terrain.terrain_origins is None:
+            return
+        origins = terrain.terrain_origins
+        levels, columns = origins.shape[:2]
+        first = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
+        with TermStream("terrain", seeds, lanes, -1), drawing():
+            drawn = torch.randint(0, min(first, levels), (len(lanes),), device=lanes.device)
+        terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
+        terrain.terrain_levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * levels).long() if evaluates else drawn)
+        terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])
 
     def count(self, steps: int) -> None:
         """Set the number of control steps so far, which curricula read."""
