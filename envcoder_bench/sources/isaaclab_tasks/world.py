@@ -41,11 +41,7 @@ class World(SceneState):
         dialect, obs_sets, reads_rewards: see ``TermFacts``.
         has_read_rewards: whether code of the task or a candidate has read ``env.reward_manager``.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
-        as_is: parts of a step that are not captured.
     """
-
-    # their graphs have the numbers of Isaac Lab's code with a stand-in on a CPU, and have not run on a device
-    as_is: tuple[str, ...] = ("judge", "observe", "observe alone")
 
     def __init__(self, facts: Facts, num_envs: int, device: str) -> None:
         self.dialect, self.device = facts.dialect, torch.device(device)

@@ -22,7 +22,7 @@ from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
 from envcoder_bench.sources.term_tasks.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.patches import changes_terms
-from envcoder_bench.sources.term_tasks.terms import Term, TermTable, frozen, key_of
+from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 
 ReportFault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
@@ -200,6 +200,9 @@ class Block:
         self._dt = torch.zeros(self._n, device=self._device)
         self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
+        self.is_alone = world.dialect.mixes_environments(self.cfg)
+        # of the configs that a curriculum may change
+        self._may_have_new_settings, self._settings, self._contents = True, None, None
 
     @property
     def reward_terms(self) -> Tensor:
@@ -349,21 +352,23 @@ class Block:
 
     def curriculum(self, mask: Tensor) -> None:
         """Evaluate the curriculum; ``mask`` ``(n,)``: where episodes begin."""
-        get = self.dialect.get
-        if self.dialect.mixes_environments(self.cfg) and not bool(mask.any()):
-            return
+        get, self._may_have_new_settings = self.dialect.get, True
         for name, term in self.dialect.curriculum_terms(self.curriculum_manager):
             with self._masked(f"curriculum/{name}"):
                 get(term, "func")(self.env, EnvIds.of(mask), **get(term, "params"))
 
-    @property
-    def settings(self) -> Any:
-        """The numbers that a curriculum may change; None without a curriculum."""
-        if not self._has_curriculum:
-            return None
+    def has_new_settings(self) -> bool:
+        """Return whether a curriculum, or a checkpoint, has changed numbers of configs since the last call."""
+        if not (self._has_curriculum and self._may_have_new_settings):
+            return False
+        self._may_have_new_settings = False
+        if self._contents is not None and self._contents.are_the_same():
+            return False
         terms = [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
         commands = [term.cfg for _, term in self._commands()]
-        return frozen([commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms])
+        configs = [commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms]
+        before, self._settings, self._contents = self._settings, frozen(configs), Contents(configs)
+        return self._settings != before
 
     def get_numbers(self) -> dict[str, Tensor]:
         """Return the numbers of configs that a curriculum may have set."""
@@ -373,6 +378,7 @@ class Block:
 
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
+        self._may_have_new_settings = True
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
                 value = numbers[path].tolist()

@@ -38,8 +38,7 @@ class Parts:
     def __init__(self, capture: Capture | None, world: Any, blocks: Sequence[Any]) -> None:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
-        # why parts are not captured, by their name
-        self._reasons = {name: "it was not seen to be right on a device" for name in getattr(world, "as_is", ())}
+        self._reasons: dict[str, str] = {}  # why parts are not captured, by their name
         self._regular = self.capturing = self._watches_again = False
         self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0

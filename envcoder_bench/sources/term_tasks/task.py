@@ -156,7 +156,7 @@ class TermTask(Task):
         self.reader.used = groups.keys
         self.world.commands.blocks = self.blocks
         self._spread = True
-        self._begun, self._settings = False, None
+        self._begun = False
         self.world.parts = Parts(capture_on(self.device) if self.captures else None, self.world, self.blocks)
         self._first: dict[str, Tensor] | None = None
 
@@ -252,13 +252,19 @@ class TermTask(Task):
         self._begun = True
 
     def _advance_curricula(self) -> None:
-        for block in self.blocks:
-            block.attempt(block.curriculum, self._mask[block.rows])
-        if self.world.parts.captures:
-            settings = [block.settings for block in self.blocks]
-            if settings != self._settings:
-                self._settings = settings
-                self.world.parts.drop()
+        """Evaluate the curricula: of a block that is a group alone where episodes begin, of others in each step."""
+        for block, begins in zip(self.blocks, self._where_episodes_begin()):
+            if begins or not block.is_alone:
+                block.attempt(block.curriculum, self._mask[block.rows])
+        if self.world.parts.captures and any([block.has_new_settings() for block in self.blocks]):
+            self.world.parts.drop()
+
+    def _where_episodes_begin(self) -> list[bool]:
+        """Return for each block whether an episode begins in it, by one wait for the device, or none without need."""
+        if not any(block.is_alone for block in self.blocks):
+            return [False] * len(self.blocks)
+        groups = self._mask.view(-1, self._groups.size).any(1).tolist()
+        return [any(groups[block.groups.start : block.groups.stop]) for block in self.blocks]
 
     def _begin(self) -> None:
         """Begin episodes in the simulated world."""

@@ -20,7 +20,6 @@ class Steps:
         self.asks, self._monkeypatch = not graphs, monkeypatch
         facts_of(WALK)
         from envcoder_bench.sources.isaaclab_tasks.task import IsaacLabTask
-        from envcoder_bench.sources.isaaclab_tasks.world import World
 
         attach = IsaacLabTask.attach
 
@@ -32,7 +31,6 @@ class Steps:
             if graphs:
                 patch.setattr(module, "capture_on", lambda device: capture)
                 patch.setattr(IsaacLabTask, "attach", with_clocks)
-                patch.setattr(World, "as_is", ())
             patch.setattr(FixedShapes, "asks", self.asks)
             self.driven = TermDriven(WALK, 3, 2, limit=5, patches=[{"events": {"gains": None}}] * 2)
         self.driven.task.world.episode_length_buf.copy_(torch.arange(3).repeat(2))

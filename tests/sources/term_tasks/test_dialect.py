@@ -136,6 +136,23 @@ def test_a_curriculum_sets_weights_of_its_own_groups():
     assert torch.allclose(second, 9.0 * first) and first.any()
 
 
+def test_a_changed_number_of_a_config_is_noticed_once():
+    later = {"later": {"func": framework.make_easier_later, "params": {"term": "near", "weight": 9.0}}}
+    task, noticed, weights = LineTask(N, [{"curriculum": later}]), [], []
+    block = task.blocks[0]
+    before = task.get_state()
+    for push in pushes(14):
+        noticed.append(block.has_new_settings())
+        weights.append(block.rewards.terms[0].cfg["weight"])
+        task.step(push)
+    changes = [a != b for a, b in zip(weights[1:], weights)]
+    assert noticed == [True, *changes] and sum(changes) == 1  # the first time there is nothing to compare with
+    block.has_new_settings()
+    task.set_state(before)
+    assert block.has_new_settings() and not block.has_new_settings()
+    assert not LineTask(N).blocks[0].has_new_settings()
+
+
 def test_metrics_of_commands_begin_anew_with_an_episode():
     task, begun = LineTask(N), 0
     for push in pushes(40):
