@@ -49,7 +49,7 @@ class OwnWorld(DirectWorld):
 
         env.event_manager.apply = apply_apart
         if self.scene.terrain is not None:
-            pass
+            self.keep_levels()
         for _, _, (owner, _) in list(held(self, [])):
             if type(owner) is CircularBuffer:
                 owner.__class__ = ShiftedBuffer
