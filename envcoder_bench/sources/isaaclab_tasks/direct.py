@@ -29,7 +29,6 @@ from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
 from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
 from envcoder_bench.sources.isaaclab_tasks.source import Source
-from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.draws import drawing
@@ -38,6 +37,12 @@ from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 
 OBSERVED = {"policy": "obs_buf", "critic": "critic_buf"}  # groups of observations, and their keys of the state
+REFUSALS = {
+    "compute_torque": "actions go to the task's own class",
+    "compute_dof_target": "actions go to the task's own class",
+    "compute_initial_state": "the task's own class begins its episodes",
+    "compute_goal": "the task's own class draws its commands",
+}
 MEANING = "mean over steps of the reward of the task's own class"
 
 
