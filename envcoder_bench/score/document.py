@@ -17,7 +17,7 @@ from envcoder_bench.run.folder.policies import OpenedRun
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.score.protocol import CANARY, HUMAN, UNSHAPED, VERSION
 from envcoder_bench.score.run import ScoreConfig, SearchOutcome, TaskOutcome, file_hash
-from envcoder_bench.score.scoring import Estimate, Number, TaskValues, Values, mean_estimate, score
+from envcoder_bench.score.scoring import Estimate, Number, TaskValues, Values, human_score, mean_estimate, score
 from envcoder_bench.serve.documents import Document
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -143,7 +143,7 @@ def score_document(config: ScoreConfig, outcomes: Sequence[TaskOutcome]) -> Scor
         budget=config.budget,
         changes=[*config.changes, *ended],
         score=total(tasks),
-        human=float(np.mean([task.human for task in separating])) if separating else NAN,
+        human=human_score([task.values for task in tasks]),
         better=shares[BETTER],
         cannot_tell=shares[CANNOT_TELL],
         worse=shares[WORSE],

@@ -102,6 +102,12 @@ def score(tasks: Sequence[TaskValues], seed: int = 0) -> Estimate:
     return _estimate([task.scores for task in counted], drawn, interquartile_mean)
 
 
+def human_score(tasks: Sequence[TaskValues]) -> float:
+    """Return the score of the human references over the tasks that separate: that of a model which answers them."""
+    counted = [task for task in tasks if task.separates]
+    return float(interquartile_mean(np.asarray([task.score_of(task.references["human"]) for task in counted])))
+
+
 def mean_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
     """Return the mean of all values, and a bootstrap interval that draws anew within each group (a task's runs)."""
     rng = np.random.default_rng(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from envcoder_bench.score.scoring import Estimate, TaskValues, interquartile_mean, mean_estimate, score
+from envcoder_bench.score.scoring import Estimate, TaskValues, human_score, interquartile_mean, mean_estimate, score
 
 
 def task(runs, human=(1.0, 1.1, 0.9), unshaped=(0.1, 0.0, 0.2), **references):
@@ -95,3 +95,11 @@ def test_a_group_counts_by_its_size_in_the_interval_as_in_the_mean():
     # of the scores 0, 1, 1, 1 the middle half is 1; with equal weights a draw of 0, 1, 1 gives 0.83
     estimate = score([task([[0.1, 0.0, 0.2]]), task([[1.0, 0.9, 1.1]] * 3)])
     assert [estimate.mean, estimate.low, estimate.high] == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_human_as_a_model_has_the_score_of_the_human_references():
+    humans = [(0.1, 0.2, 0.15), (1.0, 1.1, 0.9), (2.0, 2.1, 1.9), (9.0, 9.1, 8.9), (-4.0, -4.1, -4.2)]
+    tasks = [task([human], human=human, best=(10.0, 10.1, 9.9)) for human in humans]
+    assert human_score(tasks) == pytest.approx(score(tasks).mean)
+    assert human_score(tasks) != pytest.approx(np.mean([x.score_of(x.references["human"]) for x in tasks]), abs=0.05)
+    assert np.isnan(human_score([]))
