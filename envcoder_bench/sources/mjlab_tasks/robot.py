@@ -24,8 +24,9 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sim.base import Robot, Variation
+from envcoder_bench.sim.base import Variation
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
+from envcoder_bench.sources.term_tasks.robot import TermRobot
 
 TOUCH = "stress_touch"  # the sensor of all contacts
 VARIED = (
@@ -65,7 +66,7 @@ def is_linear_velocity(model: Any, sensor: str) -> bool:
     return sensor in kinds and _QUANTITIES.get(kinds[sensor]) == "linear_velocity"
 
 
-class MjlabRobot(Robot):
+class MjlabRobot(TermRobot):
     """The first entity with actuators.
 
     Args:
@@ -74,21 +75,11 @@ class MjlabRobot(Robot):
     """
 
     def __init__(self, world: Any, events: Sequence[str] = ()) -> None:
-        self.notes: list[str] = [
-            f"the event {name} replaces numbers of the draws where an episode begins" for name in events
-        ]
-        self._world, self._sim = world, world.sim
-        self._model = model = self._sim.mj_model
-        self.name = robot_name(self._world.cfg.scene.entities)
-        self._entity = entity = self._world.scene.entities[self.name]
-        where = entity.indexing
-        self.floating = not entity.is_fixed_base
-        self.body_names = list(entity.body_names)
-        self._bodies = where.body_ids.tolist()
-        self.body_masses = torch.from_numpy(model.body_mass[self._bodies]).float()
-        moves = model.body_dofnum[model.body_weldid[self._bodies]] > 0
-        moving = np.where(moves, model.body_mass[self._bodies], -1.0)
-        self.base = 0 if self.floating else int(moving.argmax())
+        self._sim, self.name = world.sim, robot_name(world.cfg.scene.entities)
+        model, self._entity = world.sim.mj_model, world.scene.entities[self.name]
+        entity, self._bodies = self._entity, self._entity.indexing.body_ids.tolist()
+        super().__init__(world, model, self._bodies, entity.body_names, not entity.is_fixed_base)
+        self.notes += [f"the event {name} replaces numbers of the draws where an episode begins" for name in events]
         self._joints = [model.joint(f"{self.name}/{joint}").id for joint in entity.joint_names]
         self._set_limits()
         touched = self._world.scene.sensors[TOUCH].primary_names
@@ -100,14 +91,8 @@ class MjlabRobot(Robot):
         # what sensors measure
         casting = [x for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
         self._rays = [(sensor, wp.to_torch(sensor._ray_dist)) for sensor in casting]
-        joints, rays = len(self._joints), sum(x.shape[1] for _, x in self._rays)
-        base = {"linear_velocity": 3, "angular_velocity": 3, "orientation": 3} if self.floating else {}
-        self.sensors = {"dof_pos": joints, "dof_vel": joints, **base, **({"measured_heights": rays} if rays else {})}
-        self._errors: Mapping[str, Tensor] = {}
+        self._set_sensors(len(self._joints), sum(x.shape[1] for _, x in self._rays))
         self._measured = list(self._built_in_sensors())
-
-    def _indices(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, device=self._world.device)
 
     def _set_limits(self) -> None:
         model, joints = self._model, self._joints
@@ -228,13 +213,6 @@ class MjlabRobot(Robot):
     def tilt(self, gravity: Tensor) -> bool:
         self._entity.data.gravity_vec_w.copy_(gravity)
         return True
-
-    def show_actions(self, actions: Tensor) -> None:
-        manager = self._world.action_manager
-        manager.action.copy_(actions[:, : manager.total_action_dim])
-
-    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
-        self._errors = errors
 
     @contextmanager
     def erring(self) -> Iterator[None]:
