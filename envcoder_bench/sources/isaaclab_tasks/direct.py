@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
+from envcoder_bench.sources.isaaclab_tasks.robot import DirectRobot
 from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
 from envcoder_bench.sources.isaaclab_tasks.source import Source
 from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
@@ -126,6 +127,7 @@ class DirectTask(Task):
         self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._robot: DirectRobot | None = None
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(env)
         self._everything = self._draws.everything
@@ -174,6 +176,10 @@ class DirectTask(Task):
         self._reader.used, self._spread = groups.keys, True
         self._first = self.get_state()
 
+    def robot(self) -> DirectRobot:
+        self._robot = DirectRobot(self.world)
+        return self._robot
+
     def set_drive_mode(self, effort: Tensor) -> None:
         pass
 
@@ -196,7 +202,11 @@ class DirectTask(Task):
         world.sim.activate()
         self._draws.begin_step(self.step_count)
         with self._draws.call("step", None, self._everything):
-            env._pre_physics_step(_noisy(env, "action", self._groups.actions[:, : self.num_dofs].clone()))
+            action = self._groups.actions[:, : self.num_dofs].clone()
+            given = _noisy(env, "action", action)
+            if self._robot is not None:
+                self._robot.applied = action, given.clone()
+            env._pre_physics_step(given)
             for _ in range(env.cfg.decimation):
                 env._sim_step_counter += 1
                 env._apply_action()
@@ -260,7 +270,8 @@ class DirectTask(Task):
                     low, high = cfg.interval_range_s
                     left[due] = torch.rand(len(due), device=self.device) * (high - low) + low
                     cfg.func(env, due, **cfg.params)
-        with self._draws.call("observe", None, self._everything):
+        erring = nullcontext() if self._robot is None else self._robot.observing()
+        with self._draws.call("observe", None, self._everything), erring:
             observed = self._observed()
         for group, key in OBSERVED.items():
             if key in self.state:

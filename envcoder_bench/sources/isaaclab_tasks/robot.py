@@ -194,6 +194,49 @@ class IsaacLabRobot(TermRobot):
             self._world.forget()
 
 
+class DirectRobot(IsaacLabRobot):
+    """The robot of a task whose environment is a class of its own, which keeps the actions itself.
+
+    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, the method of many classes.
+
+    Attributes:
+        applied: actions of the last step ``(num_envs, width)``, and what the class was given of them, with its noise.
+    """
+
+    applied: tuple[Tensor, Tensor] | None = None
+
+    def _find_feet(self) -> list[int] | None:
+        return [k for k, body in enumerate(self.body_names) if re.search("foot|feet", body.lower())] or None
+
+    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
+        self._errors, self._asked = errors, actions
+
+    def show_actions(self, actions: Tensor) -> None:
+        pass
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Let the class observe inside the block what sensors measure, and late actions as they were asked."""
+        env, changed = self._world.env, {}
+        if self.applied is not None:
+            applied, given = self.applied
+            shown, asked = env.actions, self._asked[:, : applied.shape[1]]
+            late = (asked != applied).any(dim=1, keepdim=True) & (shown == given).all(dim=1, keepdim=True)
+            changed["actions"] = shown, shown.clone()
+            shown.copy_(torch.where(late, asked, shown))
+        with self.erring():
+            if self._errors and hasattr(env, "_compute_intermediate_values"):
+                before = {name: (x, x.clone(), x._version) for name, x in vars(env).items() if isinstance(x, Tensor)}
+                env._compute_intermediate_values()
+                for name, (x, old, version) in before.items():
+                    if getattr(env, name) is not x or x._version != version:
+                        changed[name] = (x, old)
+            yield
+        for name, (x, old) in changed.items():
+            setattr(env, name, x)
+            x.copy_(old)
+
+
 def _robot(articulations: Mapping[str, Any]) -> Any:
     """Return the first articulation with actuators. Raises UserError without one."""
     for asset in articulations.values():
