@@ -116,7 +116,7 @@ test-isaaclab: $(VENV)-isaaclab/installed
 	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) packages/isaaclab_mujoco/tests
 	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) tests/sources/isaaclab_tasks
 	ISAACLAB_PATH=$(VENV)-isaaclab/isaaclab-2.2/isaaclab $(VENV)-isaaclab/bin/python -m pytest -n 0 $(PYTEST_FLAGS) \
-		-k "own_environment or release" tests/sources/isaaclab_tasks/test_lab_numbers.py
+		-k "own_environment or release or alone" tests/sources/isaaclab_tasks/test_lab_numbers.py
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests

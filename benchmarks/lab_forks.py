@@ -37,6 +37,7 @@ REPOSITORIES = {
     "HybridRobotics/whole_body_tracking": "cd65172",
     "MuammerBay/isaac_so_arm101": "e4624de",
     "Open-X-Humanoid/TienKung-Lab": "7ce828b",
+    "YumaMatsumura/go2_isaac_lab": "f213119",
     "ZihanWang0422/legged_rl_lab": "49687e6",
     "ankitdipto/BALLU_IsaacLab_Extension": "104e07b",
     "enactic/openarm_isaac_lab": "36a1d33",

@@ -7,7 +7,8 @@ of other repositories, and packages from PyPI. Each repository is tried in three
 ``measurements/lab_training.json`` has what came of each; what it has is not tried again:
 
 - its own script, unmodified, for two iterations with 16 environments;
-- ``isaaclab:PACKAGE:NAME`` with two candidates, which double the first weight and leave out the last term;
+- ``isaaclab:PACKAGE:NAME`` with two candidates, which double the first weight and leave out the last term
+  whose weight no curriculum changes; of a class of its own, the reward, and the last number that it observes;
 - its own ``ManagerBasedRLEnv``, with its own ``RewardManager``, beside this project's task: the same actions and random
   numbers, 3 environments, 50 steps; values of each reward term that are not bitwise equal are counted.
 """
@@ -29,7 +30,11 @@ RECORD = Path(__file__).parent / "measurements" / "lab_training.json"
 TABLE = """<robot name="table"><link name="table"><inertial><mass value="10"/>
 <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
 <collision><origin xyz="0 0 -0.025"/><geometry><box size="1.2 0.8 0.05"/></geometry></collision></link></robot>"""
-ENVS, ITERATIONS, STEPS, SIZE, LIMIT = 16, 2, 50, 3, 900
+OWN = {  # candidates of a task with an environment class of its own
+    "double.py": "def compute_reward(reward_buf):\n    return 2.0 * reward_buf\n",
+    "without.py": "def compute_observation(obs_buf):\n    return obs_buf[:, :-1]\n",
+}
+ENVS, ITERATIONS, STEPS, SIZE, LIMIT = 16, 2, 50, 3, 2400
 OLDER = ("isaaclab==2.2.0", "rsl-rl-lib==2.3.3")  # for scripts of 2024 and early 2025
 
 
@@ -53,6 +58,7 @@ class Training:
 
 
 TRAIN = "scripts/rsl_rl/train.py"
+GO2 = "source/legged_rl_lab/legged_rl_lab/data/robots/go2_description/urdf/go2_description.urdf"
 TRAININGS = {
     "BoosterRobotics/booster_train": Training(
         *("b77e0e9", TRAIN, "booster_train", "Booster-K1-Fight_001-v0"),
@@ -68,9 +74,16 @@ TRAININGS = {
         *("e4624de", f"src/isaac_so_arm101/{TRAIN}", "isaac_so_arm101", "Isaac-SO-ARM100-Reach-v0"),
         robots={"table_instanceable.usd": "table.urdf"},
     ),
+    "Hellod035/LeggedLab": Training(
+        *("708d90b", "legged_lab/scripts/train.py", "legged_lab", "g1_flat"), robots={"g1.usd": "mjlab's G1"}
+    ),
+    "YumaMatsumura/go2_isaac_lab": Training(
+        *("f213119", TRAIN, "go2_isaac_lab", "Go2-Isaac-Lab-Velocity-Rough-v0"),
+        robots={"go2.usd": f"ZihanWang0422/legged_rl_lab@49687e6:{GO2}"},
+    ),
     "ZihanWang0422/legged_rl_lab": Training(
         *("49687e6", TRAIN, "legged_rl_lab", "LeggedRLLab-Isaac-Velocity-Flat-Unitree-Go2-v0"),
-        robots={"go2.usd": "source/legged_rl_lab/legged_rl_lab/data/robots/go2_description/urdf/go2_description.urdf"},
+        robots={"go2.usd": GO2},
         packages=("joblib==1.6.0",),
     ),
     "enactic/openarm_isaac_lab": Training(
@@ -187,22 +200,31 @@ def measure(address: str, files: dict[str, str]) -> None:
     import tempfile
 
     import envcoder_bench
+    from envcoder_bench.sources.isaaclab_tasks.source import find_source
     from envcoder_bench.sources.isaaclab_tasks.spec import facts_of
     from isaaclab_mujoco.assets import find
 
     find.given.update(files)
-    facts = facts_of(address)
-    rewards = facts.env_cfg().rewards
-    first, last = next(iter(rewards)), list(rewards)[-1]
+    facts = None if find_source(address).is_own else facts_of(address)
     with tempfile.TemporaryDirectory() as run:
-        (Path(run) / "double.py").write_text(f"rewards = {{{first!r}: {2 * rewards[first].weight}}}\n")
-        (Path(run) / "without.py").write_text(f"rewards = {{{last!r}: None}}\n")
+        texts = OWN if facts is None else changes(facts.env_cfg())
+        candidates = [Path(run) / name for name in texts]
+        for file, text in zip(candidates, texts.values()):
+            file.write_text(text)
         small = ["evaluation.final_episodes=2", "evaluation.num_envs=2", "evaluation.points=1"]
         sizes = {"num_envs_per_candidate": 4, "learning_iterations": ITERATIONS, "output_dir": Path(run) / "out"}
-        candidates = [Path(run) / name for name in ("double.py", "without.py")]
         result = envcoder_bench.evaluate(address, candidates, baselines=False, overrides=small, **sizes)
     print(json.dumps({"candidates": [row.status for row in result.rows]}), flush=True)
-    print(json.dumps({"unequal": unequal(address, facts)}), flush=True)
+    if facts is not None:
+        print(json.dumps({"unequal": unequal(address, facts)}), flush=True)
+
+
+def changes(cfg: Any) -> dict[str, str]:
+    """Return two candidates: they double the first weight, and leave out the last term that no curriculum changes."""
+    rewards, scheduled = cfg.rewards, [term.params.get("term_name") for term in cfg.curriculum.values()]
+    first, last = next(iter(rewards)), [name for name in rewards if name not in scheduled][-1]
+    double = f"rewards = {{{first!r}: {2 * rewards[first].weight}}}\n"
+    return {"double.py": double, "without.py": f"rewards = {{{last!r}: None}}\n"}
 
 
 def unequal(address: str, facts: Any) -> dict[str, int]:
@@ -213,7 +235,13 @@ def unequal(address: str, facts: Any) -> dict[str, int]:
     from lab_reference import Reference
     from term_driven import TermDriven, actions
 
-    reference, driven = Reference(facts.env_cfg(), SIZE), TermDriven(address, SIZE)
+    from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+
+    reference, driven = Reference(facts.env_cfg(), SIZE), TermDriven(address, SIZE, begin=False)
+    own, terrain = reference.env.scene.terrain, driven.task.world.scene.terrain
+    for name in TERRAIN if getattr(own, "terrain_origins", None) is not None else ():
+        getattr(own, name).copy_(getattr(terrain, name))  # Isaac Lab draws other places
+    driven.begin()
     reference.env.sim.activate()
     reference.reset()
     names = reference.env.reward_manager.active_terms

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import re
 from pathlib import Path
 
 from envcoder_bench.cli.command_line import Parser, count, verb_parser
@@ -22,6 +23,10 @@ examples:
   COMMAND --llm evolve
   COMMAND --llm random
   COMMAND --llm human
+  # rewards that others have published, fetched now: replay:eureka and replay:rf-agent
+  COMMAND --llm replay:eureka --tasks Ant
+  # an agent with the tools of envcoder-bench mcp, an hour for each search
+  COMMAND --llm NAME --budget agent --agent ./agent.sh
   # continue a score that was stopped or killed; no request and no training is repeated
   COMMAND --resume scores/gpt-4.1_20260101-120000
 
@@ -29,19 +34,26 @@ docs/score_model.md has the protocol. Any key=value changes it, and the score sa
 
 exit codes: 0 done; 2 bad input; 130 stopped, resumable.
 """
-_FLAGS = ("llm", "track", "budget", "tasks", "runs", "base_url", "max_cost", "unseen_seed", "output_dir")
+_FLAGS = ("llm", "track", "budget", "agent", "tasks", "runs", "base_url", "max_cost", "unseen_seed", "output_dir")
 
 
 def score_model_parser() -> Parser:
     parser = verb_parser("score-model", _SCORE_MODEL)
-    parser.add_argument("--llm", metavar="MODEL", help="as of auto-shape; or human or unshaped, which need no search")
+    parser.add_argument(
+        "--llm", metavar="MODEL", help="as of auto-shape; or human, unshaped or replay:eureka, without a search"
+    )
     parser.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
     parser.add_argument(
         "--track",
         choices=("reward", "all"),
         help="functions that the model writes (default: reward, and what else is absent when a policy is judged)",
     )
-    parser.add_argument("--budget", choices=("one-shot", "search"), help="1 or 5 rounds of 16 (default: one-shot)")
+    parser.add_argument(
+        "--budget",
+        choices=("one-shot", "search", "agent"),
+        help="1 or 5 rounds of 16, or an hour of an agent (default: one-shot)",
+    )
+    parser.add_argument("--agent", metavar="COMMAND", help="starts the agent, in a folder with TASK.md and mcp.json")
     parser.add_argument(
         "--tasks", nargs="+", metavar="TASK", help="tasks, or sets: smoke, standard, mjlab, unseen (default: standard)"
     )
@@ -92,7 +104,11 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
             config = raise_cost(folder, config, args.max_cost)
     else:
         with user_input():
-            path = Path(args.output_dir) if args.output_dir else stamped_folder("scores", args.llm.replace("/", "_"))
+            path = (
+                Path(args.output_dir)
+                if args.output_dir
+                else stamped_folder("scores", re.sub(r"[^\w.-]+", "_", args.llm))
+            )
         folder, config = begin(
             path.resolve(),
             model=args.llm,
@@ -104,6 +120,7 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
             max_cost=args.max_cost,
             drawn=args.unseen_seed or 0,
             overrides=tuple(overrides),
+            agent=args.agent or "",
         )
     print(f"folder: {display_path(folder.path)} (after a stop: {folder.command})", flush=True)
     outcomes = run_score(folder, config, View(console, console.stop), lambda text: print(text, flush=True))

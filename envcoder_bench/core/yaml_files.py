@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
+from envcoder_bench.core.plain_yaml import plain_yaml
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # most values of a text with aliases
@@ -35,6 +37,9 @@ def parse_yaml(text: str) -> Settings:
 
 @functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
 def _recorded(text: str) -> Settings:
+    values = None if "${" in text else plain_yaml(text)
+    if values is not None:
+        return Settings(values)
     tree = _load(text)
     _refuse_references(OmegaConf.to_container(tree))
     return Settings(_resolved(tree))
@@ -50,7 +55,8 @@ def parse_plain(text: str) -> Any:
 def unresolved(text: str) -> DictConfig | ListConfig:
     """Parse YAML, with references that are not yet resolved. Raises what ``faults_of`` converts."""
     _refuse_bombs(text)
-    return OmegaConf.create(text)
+    values = plain_yaml(text)
+    return OmegaConf.create(text if values is None else values)
 
 
 def read_leaves(path: Path) -> dict[str, Any]:
@@ -64,7 +70,12 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
     """Return nested mappings as YAML; ``${`` in a text is escaped, so that it is not read as a reference."""
-    return OmegaConf.to_yaml(OmegaConf.create(_escaped(plain(tree))))
+    return "".join(_section(key, pickle.dumps(value)) for key, value in plain(tree).items()) or "{}\n"
+
+
+@functools.lru_cache(maxsize=64)  # most sections of a process' runs are equal, and OmegaConf takes 0.1 s for all
+def _section(key: str, value: bytes) -> str:
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped({key: pickle.loads(value)})))
 
 
 def _escaped(value: Any) -> Any:
@@ -103,7 +114,9 @@ def _refuse_bombs(text: str) -> None:
         raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
 
 
+@functools.lru_cache(maxsize=64)  # the files of cfg/ are read for each config
 def _load(text: str) -> DictConfig:
+    """Parse a mapping, which no reader changes."""
     tree = unresolved(text)
     if not isinstance(tree, DictConfig):
         raise ValueError("it is not a YAML mapping of keys to values")

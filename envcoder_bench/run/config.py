@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -192,7 +193,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     try:
         # one by one, so that a message names the one
         for word in overrides:
-            (override,) = OverridesParser.create().parse_overrides([word])
+            override = _parsed(word)
             key = override.key_or_group
             if override.package is not None:
                 raise ValueError(f"{override.input_line}: keys have no @package")
@@ -214,6 +215,12 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
         raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}{hint}") from None
 
 
+@functools.lru_cache(maxsize=256)  # 5 ms for each
+def _parsed(word: str) -> Override:
+    (override,) = OverridesParser.create().parse_overrides([word])
+    return override
+
+
 def _files(spec: TaskSpec) -> str:
     """Return the names of the files that have the keys of a task's config."""
     if spec.digest:
@@ -231,7 +238,7 @@ def _composed_files(spec: TaskSpec, trainer: str) -> tuple[DictConfig, tuple[str
     return pickle.loads(packed), keys
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=64)
 def _composed(spec: TaskSpec, trainer: str, _state: tuple[Any, ...]) -> tuple[bytes, tuple[str, ...]]:
     """Return cfg/config.yaml with the task's YAML files, pickled, and its keys; ``_state`` is that of the files.
 

@@ -33,6 +33,7 @@ from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
 from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.copies import differing
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
 from envcoder_bench.shaping.lint import (
     FACTORS,
@@ -52,6 +53,7 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 log = logging.getLogger(__name__)
 EXPLAINS = 0.5  # concordance of episodes' fitness with that of their kept states
 MOST = 100  # candidates of a page that are judged
+SAME = 1e-3  # root mean square of the difference of two rewards, of the spread of one, below which they are the same
 # keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
 # bodies' states are velocities, and the last one of dof_state
 _VELOCITY = re.compile(r"(^|[_.])(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
@@ -113,10 +115,15 @@ def missing(kept: Mapping[str, Trajectories]) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the lint says of a reward: remarks, and what was not judged, with the reason; empty if everything was."""
+    """What the lint says of a reward: remarks, and what was not judged, with the reason; empty if everything was.
+
+    Attributes:
+        same_as: the candidate or baseline whose reward has the same values, with equal other functions; empty if none.
+    """
 
     remarks: list[str] = field(default_factory=list)
     not_judged: str = ""
+    same_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,7 +175,17 @@ class Judge:
 
     @cached_property
     def _trial(self) -> TrialState:
-        state = dict(self._states)
+        return self._trial_of(self._states)
+
+    @cached_property
+    def _mixed(self) -> TrialState:
+        """States that nobody met: the keys of each come from different ones, and quantities are twice as large."""
+        rng, states = torch.Generator().manual_seed(0), self._states
+        mixed = {key: x[torch.randperm(len(x), generator=rng)] for key, x in states.items()}
+        return self._trial_of({key: 2 * x if x.is_floating_point() else x for key, x in mixed.items()})
+
+    def _trial_of(self, states: Mapping[str, Tensor]) -> TrialState:
+        state = dict(states)
         actions = state.pop("actions")
         return TrialState(state, self.task.constants, replace(self.task, device=CPU), actions)
 
@@ -181,23 +198,11 @@ class Judge:
 
     def __call__(self, shaping: Shaping) -> Verdict:
         """Judge the reward of a checked shaping; untrusted code is a program in it."""
-        function = shaping.functions["reward"]
-        if self.obstacle:
-            return Verdict(not_judged=self.obstacle)
-        if function.stateful_line is not None:
-            return Verdict(not_judged="it keeps values between calls")
-        if any(patch.file == shaping.file for patch in shaping.patches):
-            return Verdict(not_judged="it changes the task's config")
-        keys = keys_read([shaping.with_functions({"reward": function})])
-        # trajectories hold the actions of the baselines' policies
-        widths = {kept.state["actions"].shape[2] for kept in self.kept.values()}
-        if (keys is None or "actions" in keys) and widths != {shaping.action_dim}:
-            return Verdict(not_judged="its actions have another width than the baselines'")
-        trial = self._trial
-        trial.action_dim = shaping.action_dim
+        refusal = self.obstacle or self._refusal(shaping)
+        if refusal:
+            return Verdict(not_judged=refusal)
         try:
-            with torch.no_grad():
-                tensors, named = trial.results(function, replace(self.task, device=CPU))
+            tensors, named = self._called(shaping, self._trial)
         except CandidateError as error:
             return Verdict(not_judged=f"on the kept states it {error.fault.explanation}")
         weights: Mapping[str, float | None] = {}
@@ -205,6 +210,32 @@ class Judge:
             weights = find_terms(recorded_reward(shaping, self.task), shaping.components).weights
         components = {name: x.double().numpy() for name, x in named.items()}
         return self._verdict(tensors[VALUE].double().numpy(), components, weights)
+
+    def _refusal(self, shaping: Shaping) -> str:
+        """Return why a reward cannot be called on kept states; empty if it can be."""
+        function = shaping.functions["reward"]
+        if function.stateful_line is not None:
+            return "it keeps values between calls"
+        if any(patch.file == shaping.file for patch in shaping.patches):
+            return "it changes the task's config"
+        keys = keys_read([shaping.with_functions({"reward": function})])
+        # trajectories hold the actions of the baselines' policies
+        widths = {kept.state["actions"].shape[2] for kept in self.kept.values()}
+        other = (keys is None or "actions" in keys) and widths != {shaping.action_dim}
+        return "its actions have another width than the baselines'" if other else ""
+
+    def _called(self, shaping: Shaping, trial: TrialState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        trial.action_dim = shaping.action_dim
+        with torch.no_grad():
+            return trial.results(shaping.functions["reward"], replace(self.task, device=CPU))
+
+    def values(self, shaping: Shaping) -> list[np.ndarray]:
+        """Return the values of a reward on kept states, and on those that nobody met; fewer where it has none."""
+        values: list[np.ndarray] = []
+        with contextlib.suppress(CandidateError):
+            for trial in (self._trial, self._mixed) if not self._refusal(shaping) else ():
+                values.append(self._called(shaping, trial)[0][VALUE].double().numpy())
+        return values
 
     def _verdict(
         self, reward: np.ndarray, terms: Mapping[str, np.ndarray], weights: Mapping[str, float | None]
@@ -326,23 +357,55 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
     if not sources:
         return verdicts
     kept = read(folder.trajectories)
-    if missing(kept):
+    if not kept:
         return {**verdicts, **{source.name: Verdict(not_judged=missing(kept)) for source in sources}}
     baselines = [source for source in spec.sources if source.name in BASELINES]
     spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
+    values: dict[str, list[np.ndarray]] = {}
     try:
         with SlowFiles() as slow, settings_kept(), warnings.catch_warnings():
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             context = make_context(spec, slow)
             judge = Judge(context.task, kept)
-            for source in sources:
+            for source in spec.sources:
                 with contextlib.suppress(CandidateError):  # the page has it
                     shaping = context.check(load_and_assemble(source, context.files, spec.config.seed))
-                    verdicts[source.name] = judge(shaping)
+                    values[source.name] = judge.values(shaping)
+                    if source.name not in BASELINES:
+                        verdicts[source.name] = judge(shaping)
     except Exception as error:  # a remark must not cost a page
         log.warning("the rewards are not judged: %s", error, exc_info=not isinstance(error, UserError))
+    texts = {source.name: source.source for source in spec.sources}
+    for name, twin in twins(texts, texts.get(spec.config.baseline, ""), spec.config.shaper_types, values).items():
+        remark = f"its reward has the values of {twin}'s, to {100 * SAME:g} % of their spread, and nothing else differs"
+        verdicts[name] = replace(verdicts[name], remarks=[remark, *verdicts[name].remarks], same_as=twin)
     return verdicts
+
+
+def twins(
+    texts: Mapping[str, str], baseline: str, types: Sequence[str] | None, values: Mapping[str, Sequence[np.ndarray]]
+) -> dict[str, str]:
+    """Return candidates whose reward is that of an earlier one but for small differences, and whose other code is.
+
+    Args:
+        texts: by name.
+        baseline: the text that fills in missing functions.
+        values: of rewards, by name in the order in which they are compared; baselines have no twins.
+    """
+    found: dict[str, str] = {}
+    for k, (name, rewards) in enumerate(values.items()):
+        for other in list(values)[:k] if rewards and name not in BASELINES else ():
+            same = len(rewards) == len(values[other]) and all(map(_same, rewards, values[other]))
+            if same and differing(texts[name], texts[other], baseline, types) <= {REWARD}:
+                found.setdefault(name, other)
+    return found
+
+
+def _same(first: np.ndarray, second: np.ndarray) -> bool:
+    """Return whether two rewards are the same; those that are constant on these states say nothing."""
+    spread = min(first.std(), second.std())
+    return spread > 0.0 and float(np.sqrt(np.mean((first - second) ** 2))) <= SAME * spread
 
 
 def rewards(source: CandidateSource, spec: RunSpec) -> bool:

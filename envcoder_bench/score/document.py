@@ -15,7 +15,7 @@ from envcoder_bench.results.logs import read_points
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE
 from envcoder_bench.run.folder.policies import OpenedRun
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.score.protocol import CANARY, HUMAN, REFERENCE_MODELS, UNSHAPED, VERSION
+from envcoder_bench.score.protocol import CANARY, HUMAN, UNSHAPED, VERSION
 from envcoder_bench.score.run import ScoreConfig, SearchOutcome, TaskOutcome, file_hash
 from envcoder_bench.score.scoring import Estimate, Number, TaskValues, Values, mean_estimate, score
 from envcoder_bench.serve.documents import Document
@@ -196,8 +196,8 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
             **others,
         )
 
-    if config.model in REFERENCE_MODELS:
-        runs = [of_search(None, config.model, config.model)]
+    if not config.searches:
+        runs = [of_search(None, config.candidate, config.candidate)]
     else:
         runs = [of_search(search, *names) for search, names in zip(outcome.searches, outcome.names)]
     return TaskScore(
@@ -225,25 +225,25 @@ def _filled(fitness: Sequence[float | None], unshaped: Sequence[float]) -> Value
 
 def _facts(search: SearchOutcome) -> dict[str, Any]:
     """Return what a search took, and what became of its candidates."""
-    ready = sum(len(round.ready) for round in search.rounds)
-    repaired = sum(len(round.repaired) for round in search.rounds)
-    failed = [fault for round in search.rounds for _, _, fault in round.failed]
-    written = ready + len(failed)
     archive = search.folder.read_archive()
+    same = {attempt.name for attempt in archive.attempts if attempt.same_as}  # which were trained
+    ready = [proposal for round in search.rounds for proposal in round.ready]
+    trained = sum(proposal.name not in same for proposal in ready)
+    repaired = sum(name not in same for round in search.rounds for name in round.repaired)
+    failed = [fault for round in search.rounds for _, _, fault in round.failed]
+    written = len(ready) + len(failed)
     usage = [round.usage for round in search.rounds]
     costs = [each.cost for each in usage if each.requests]
-    folders = [search.folder.run(round.number) for round in search.rounds]
-    folders.append(RunFolder(search.folder.validation))
     return {
         "transcript": file_hash(search.folder.transcript),
         "candidates": written,
-        "executable": ready / written if written else NAN,
-        "executable_at_first": (ready - repaired) / written if written else NAN,
-        "duplicates": sum(fault.kind == "duplicate" for fault in failed),
+        "executable": trained / written if written else NAN,
+        "executable_at_first": (trained - repaired) / written if written else NAN,
+        "duplicates": len(same) + sum(fault.kind == "duplicate" for fault in failed),
         "hacked": sum(bool(attempt.hacked) for attempt in archive.attempts),
         "tokens": sum(each.input_tokens + each.output_tokens for each in usage),
         "cost": None if not costs or None in costs else math.fsum(x for x in costs if x is not None),
-        "device_minutes": sum(_seconds(folder) for folder in folders) / 60,
+        "device_minutes": sum(map(_seconds, search.runs)) / 60,
     }
 
 

@@ -98,7 +98,10 @@ def _unwritten(run: OpenedRun, name: str, search: SearchOutcome, score: Score) -
     if score.model not in WITHOUT_MODEL:
         records, _ = read_records(search.folder.transcript)
         replies = [record["reply"]["text"] for record in records if record["type"] == "reply"]
-        if not any(written_source(text, TRACKS[score.track])[0] == search.winner.source for text in replies):
+        texts = [written_source(text, TRACKS[score.track])[0] for text in replies]
+        # an agent's calls
+        texts += [text for record in records if record["type"] == "call" for text in record.get("sources", {}).values()]
+        if search.winner.source not in texts:
             wrong.append(f"{search.folder.transcript} has no reply with {search.winner.name}")
     return wrong
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import CANDIDATE, KINDS, SHAPER_TYPES
 
-VERSION = "0.2"
+VERSION = "0.3"
 # in every score, so that a model that was trained on published scores and their transcripts can be told
 CANARY = "envcoder-bench-score canary 6f1d0c5e-7c1b-4a58-9a0e-2f6f0f1b8f5d"
 HUMAN, UNSHAPED = REFERENCE_MODELS = ("human", "unshaped")  # as --llm: no model is asked
@@ -32,6 +32,8 @@ class Budget:
 
 
 BUDGETS = {"one-shot": Budget(1, 16), "search": Budget(5, 16)}
+AGENT = "agent"  # the third budget: a search by an agent
+AGENT_MINUTES, AGENT_TOKENS = 60, 200_000  # of its session, and of its calls with their answers
 RUNS = 5  # searches of each task
 VALIDATION_SEEDS = 3  # of each search: they choose its winner
 HELD_OUT_SEEDS = 5  # known to the harness alone: they score the winners
@@ -48,6 +50,7 @@ class ScoredTask:
         goal: file with ``compute_fitness``; None for the task's own fitness.
         overrides: ``key=value`` for its runs: the size of a training, as it was calibrated.
         tells: what the task separates.
+        base: of an unseen task, the one that it is made of.
     """
 
     name: str
@@ -56,6 +59,12 @@ class ScoredTask:
     tells: str
     goal: Path | None = None
     overrides: tuple[str, ...] = ()
+    base: str = ""
+
+    @property
+    def fitness_of(self) -> str:
+        """The shipped task whose fitness it has; empty for a goal of its own."""
+        return "" if self.goal is not None else self.base or self.address
 
     @property
     def references(self) -> list[Path]:

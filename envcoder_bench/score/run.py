@@ -4,7 +4,9 @@ A score's folder::
 
     config.yaml          what was asked, and the held-out seeds
     unseen/              the unseen tasks, if any
+    published/           the rewards of a method that has published them, if it is the model
     searches/TASK/K/     the K-th search of a task, a folder of auto-shape without final evaluation
+    agents/TASK/K/       the session of an agent, of which that search is made: see agent.py
     final/TASK/          the run in which its winners and references train, with the held-out seeds
     score.json, report.html
 """
@@ -30,11 +32,15 @@ from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import described
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.train.rows import evaluate_untrained
+from envcoder_bench.score import published
+from envcoder_bench.score.agent import AgentSearch, agent_command
 from envcoder_bench.score.protocol import (
+    AGENT,
     BUDGETS,
     EPISODES,
     HELD_OUT_SEEDS,
@@ -81,6 +87,7 @@ class ScoreConfig:
         drawn: the seed of the unseen tasks.
         max_cost: US dollars for all requests together.
         overrides: ``key=value`` for all searches and runs; with any the protocol is changed.
+        agent: the command of the agent, with its budget.
     """
 
     model: str
@@ -93,17 +100,24 @@ class ScoreConfig:
     held_out: int = 0
     drawn: int = 0
     overrides: tuple[str, ...] = ()
+    agent: str = ""
 
     @property
     def searches(self) -> int:
-        """Searches of each task: none for a reference."""
-        return 0 if self.model in REFERENCE_MODELS else self.runs
+        """Searches of each task: none for a reference, nor for a published reward."""
+        return 0 if self.model in REFERENCE_MODELS or published.method_of(self.model) else self.runs
+
+    @property
+    def candidate(self) -> str:
+        """The name of the candidate of a model that needs no search, in the run on held-out seeds."""
+        return (published.method_of(self.model) or self.model).replace("-", "_")
 
     @property
     def changes(self) -> list[str]:
         """What differs from the protocol; a score with changes is not comparable."""
         runs = [] if self.runs == RUNS else [f"{self.runs} searches of each task, not {RUNS}"]
-        return [*runs, *self.overrides]
+        tasks = ["tasks with a published reward alone"] if published.method_of(self.model) else []
+        return [*runs, *tasks, *self.overrides]
 
 
 @dataclass(frozen=True)
@@ -112,12 +126,14 @@ class SearchOutcome:
 
     Attributes:
         winner, first: the winner, and the best of the first round; None if nothing could be trained.
+        runs: the runs that it took.
     """
 
     winner: Attempt | None
     first: Attempt | None
     rounds: Sequence[Round]
     folder: SearchFolder
+    runs: Sequence[RunFolder]
 
     @property
     def cost(self) -> float:
@@ -155,8 +171,14 @@ class ScoreFolder:
     def search(self, task: ScoredTask, number: int) -> Path:
         return self.path / "searches" / task.name / str(number)
 
+    def agent(self, task: ScoredTask, number: int) -> Path:
+        return self.path / "agents" / task.name / str(number)
+
     def final(self, task: ScoredTask) -> Path:
         return self.path / "final" / task.name
+
+    def published(self, task: str) -> Path:
+        return self.path / "published" / f"{task}.txt"
 
     @classmethod
     def create(cls, path: Path, config: ScoreConfig) -> "ScoreFolder":
@@ -203,18 +225,44 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         drawn=drawn or secrets.randbelow(10**6) + 1,
     )
     check_base_url(config.base_url or "")
-    if config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
-        make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
+    files: dict[str, bytes] = {}
+    if published.method_of(config.model):
+        if UNSEEN not in config.tasks and not any(published.has_reward(config.model, task) for task in tasks):
+            raise UserError(f"--llm {config.model} has no reward for these tasks: give --tasks Ant or --tasks unseen")
+        files = published.fetch(config.model)
+        config = replace(config, model=config.model.partition("@")[0])
+    elif config.budget == AGENT:
+        config = _with_agent(config)
+    elif config.agent:
+        raise UserError("--agent needs --budget agent")
+    elif config.model not in REFERENCE_MODELS and kind_of(config.model) not in WITHOUT_MODEL:
+        make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     for task in tasks:
         described(task.address, [*_FINAL, *_words(config, task)])
-    return ScoreFolder.create(path, config), config
+    folder = ScoreFolder.create(path, config)
+    for name, content in files.items():
+        folder.published(name).parent.mkdir(exist_ok=True)
+        write_atomic(folder.published(name), content)
+    return folder, config
+
+
+def _with_agent(config: ScoreConfig) -> ScoreConfig:
+    """Return the config with the whole path of its agent. Raises UserError."""
+    if config.model in REFERENCE_MODELS or config.model in WITHOUT_MODEL:
+        raise UserError(f"--budget agent: {config.model} is not an agent; give --llm the name of the agent's model")
+    for flag, value in (("max_cost", config.max_cost), ("base_url", config.base_url)):
+        if value is not None:
+            raise UserError(f"--{flag} is not for --budget agent, whose requests the agent sends itself")
+    return replace(config, agent=agent_command(config.agent))
 
 
 def tasks_of(folder: ScoreFolder, config: ScoreConfig) -> list[ScoredTask]:
     """Return the tasks of a score; the unseen ones are written, the same at every call."""
-    named = named_tasks([name for name in config.tasks if name != UNSEEN])
-    return [*named, *(draw_tasks(folder.unseen, config.drawn) if UNSEEN in config.tasks else ())]
+    tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
+    tasks += draw_tasks(folder.unseen, config.drawn) if UNSEEN in config.tasks else []
+    is_published = bool(published.method_of(config.model))
+    return [task for task in tasks if not is_published or published.has_reward(config.model, task)]
 
 
 def raise_cost(folder: ScoreFolder, config: ScoreConfig, max_cost: float) -> ScoreConfig:
@@ -257,9 +305,16 @@ def read_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, numb
     """Read what a finished search found."""
     search = SearchFolder(folder.search(task, number))
     archive = search.read_archive()
-    rounds = [search.read_round(k) for k in range(1, BUDGETS[config.budget].rounds + 1)]
-    firsts = [attempt for attempt in archive.ranked() if attempt.round == 1 and not attempt.stopped_at]
-    return SearchOutcome(archive.best(), next(iter(firsts), None), [r for r in rounds if r is not None], search)
+    rounds: list[Round] = []
+    while (round := search.read_round(len(rounds) + 1)) is not None:
+        rounds.append(round)
+    winners = [attempt for attempt in archive.ranked() if not attempt.stopped_at and not attempt.same_as]
+    firsts = [attempt for attempt in winners if attempt.round == 1]
+    runs = [search.run(round.number) for round in rounds]
+    if config.budget == AGENT:
+        runs = _agent_search(folder, config, task, number).runs()
+    runs.append(RunFolder(search.validation))
+    return SearchOutcome(next(iter(winners), None), next(iter(firsts), None), rounds, search, runs)
 
 
 def read_task(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> TaskOutcome:
@@ -280,6 +335,8 @@ def _run_search(
     folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int, spent: float, view: View
 ) -> bool:
     """Start or resume a search; return whether it is finished."""
+    if config.budget == AGENT:
+        return _agent_search(folder, config, task, number).run(view)
     search, budget = SearchFolder(folder.search(task, number)), BUDGETS[config.budget]
     left = None if config.max_cost is None else max(config.max_cost - spent, LEAST_COST)
     if search.config.is_file():
@@ -306,6 +363,12 @@ def _run_search(
     return result.stopped is None
 
 
+def _agent_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int) -> AgentSearch:
+    paths = folder.agent(task, number), folder.search(task, number)
+    seed, words = SEEDS_APART * (number + 1), _words(config, task)
+    return AgentSearch(*paths, config.model, config.agent, task, seed, words, config.overrides)
+
+
 def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, view: View) -> bool:
     """Train winners and references with the held-out seeds; return whether the run is finished."""
     path = folder.final(task)
@@ -315,13 +378,20 @@ def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, view:
     searches = [read_search(folder, config, task, number) for number in range(config.searches)]
     result = evaluate(
         task.address,
-        {**_references(task, searches), **_winners(searches)[0]},
+        {**_references(task, searches), **_winners(searches)[0], **_published(folder, config, task)},
         overrides=[f"seed={config.held_out}", *_FINAL, *_words(config, task)],
         output_dir=path,
         reporter=view.reporter,
         stop=view.stop,
     )
     return result.complete
+
+
+def _published(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> dict[str, str]:
+    """Return the published reward of the task by the name of its method; empty for other models."""
+    if not published.method_of(config.model):
+        return {}
+    return {config.candidate: published.reward_of(config.model, task, folder.published(task.fitness_of))}
 
 
 def _winners(searches: Sequence[SearchOutcome]) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -75,18 +75,23 @@ class Estimate:
     high: Number = math.nan
 
 
-def interquartile_mean(scores: Values) -> Values:
+def interquartile_mean(scores: Values, weights: Values | None = None) -> Values:
     """Return the mean over the last axis without the lowest and the highest quarter, of which a value counts in part.
+
+    Args:
+        weights: of the values along the last axis; equal by default.
 
     NaN without values.
     """
-    ordered, count = np.sort(scores, axis=-1), scores.shape[-1]
-    if not count:
+    if not scores.shape[-1]:
         return np.full(scores.shape[:-1], math.nan)
+    order = np.argsort(scores, axis=-1)
+    shares = (np.ones(scores.shape[-1]) if weights is None else weights)[order]
+    ends = np.cumsum(shares, axis=-1)
+    ends, shares = ends / ends[..., -1:], shares / ends[..., -1:]
     # the share of each value that lies between both quarters
-    edges = np.arange(count + 1) / count
-    weights = np.clip(np.minimum(edges[1:], 1 - TRIM) - np.maximum(edges[:-1], TRIM), 0.0, None)
-    return ordered @ weights / weights.sum()
+    between = np.clip(np.minimum(ends, 1 - TRIM) - np.maximum(ends - shares, TRIM), 0.0, None)
+    return (np.take_along_axis(scores, order, axis=-1) * between).sum(axis=-1) / between.sum(axis=-1)
 
 
 def score(tasks: Sequence[TaskValues], seed: int = 0) -> Estimate:
@@ -102,7 +107,7 @@ def mean_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
     rng = np.random.default_rng(0)
     arrays = [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
     drawn = [x[rng.integers(len(x), size=(DRAWS, _one_fewer(len(x))))] for x in arrays]
-    return _estimate(arrays, drawn, lambda x: x.mean(axis=-1))
+    return _estimate(arrays, drawn, lambda x, weights: np.average(x, axis=-1, weights=weights))
 
 
 def _drawn(task: TaskValues, rng: np.random.Generator) -> Values:
@@ -118,11 +123,15 @@ def _one_fewer(count: int) -> int:
     return max(count - 1, 1)
 
 
-def _estimate(groups: Sequence[Values], drawn: Sequence[Values], mean: Callable[[Values], Values]) -> Estimate:
+def _estimate(
+    groups: Sequence[Values], drawn: Sequence[Values], mean: Callable[[Values, Values | None], Values]
+) -> Estimate:
     if not groups:
         return Estimate()
-    low, high = np.quantile(mean(np.concatenate(drawn, axis=1)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(mean(np.concatenate(groups))), float(low), float(high))
+    # a draw has one fewer of each group, which counts as much as the whole group
+    weights = np.concatenate([np.full(x.shape[1], len(group) / x.shape[1]) for group, x in zip(groups, drawn)])
+    low, high = np.quantile(mean(np.concatenate(drawn, axis=1), weights), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(mean(np.concatenate(groups), None)), float(low), float(high))
 
 
 def _deviation(values: Values) -> float:

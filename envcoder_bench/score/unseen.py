@@ -48,7 +48,7 @@ def draw_tasks(folder: Path, seed: int) -> list[ScoredTask]:
         known = next(task for task in TASKS.values() if task.address == base)
         description = known.description if known.goal is None else "follow the commands as well as possible"
         tells = f"a robot that is {base}'s in kind alone"
-        tasks.append(ScoredTask(name, str(folder / name), description, tells, overrides=known.overrides))
+        tasks.append(ScoredTask(name, str(folder / name), description, tells, overrides=known.overrides, base=base))
     angle = drawn.choice((-1, 1)) * drawn.uniform(*TURNS)
     goal = folder / f"direction{seed}.py"
     unit = {"x": math.cos(math.radians(angle)), "y": math.sin(math.radians(angle))}

@@ -72,6 +72,7 @@ class Attempt:
         ended: how many episodes each condition of the task ended early, see ``Metrics``.
         hacked: why its policies are taken to exploit its reward; empty if not.
         remarks: on its reward, of the states that the baselines' and the untrained policies met, see run/lint.py.
+        same_as: another candidate of its round or a baseline, whose reward has the same values; see run/lint.py.
         by_seed: fitness by seed; the best so far are trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
         stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
@@ -98,6 +99,7 @@ class Attempt:
     ended: str = ""
     hacked: str = ""
     remarks: tuple[str, ...] = ()
+    same_as: str = ""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

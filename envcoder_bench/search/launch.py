@@ -104,6 +104,17 @@ def start(
     return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
 
 
+def adopt(task: str, llm: str, task_description: str, overrides: Sequence[str], output_dir: Path) -> SearchFolder:
+    """Create the folder of a search whose rounds were made elsewhere, and are then written into it.
+
+    Arguments as of ``start``; ``llm`` is the name of who made them. ``resume`` validates and reports them.
+    """
+    settings, words = compose_settings(overrides)
+    texts = load_templates(None)
+    spec = SearchSpec(find_task(task), llm, task_description, None, settings, [*words, UNTRUSTED], texts, {})
+    return _new_folder(output_dir, spec, spec.run())
+
+
 def _new_folder(path: Path, spec: SearchSpec, run: RunSpec) -> SearchFolder:
     """Create a search's folder with all that ``resume`` needs."""
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}

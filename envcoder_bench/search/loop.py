@@ -15,7 +15,7 @@ from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.lint import judge_run
+from envcoder_bench.run.lint import Verdict, judge_run
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
@@ -152,7 +152,7 @@ class Search:
                 return result
         noted = ([], [], [], {})
         if result is not None:
-            noted = (result.rows, result.evaluations(), result.courses(), self._remarks(round))
+            noted = (result.rows, result.evaluations(), result.courses(), self._verdicts(round))
         self._archive = record_round(self._archive, round, *noted)
         write_archive(self._folder.archive, self._archive)
         self._report()
@@ -160,11 +160,10 @@ class Search:
             self._view.say(f"\n{screen.ranking(result.ranked)}\n")
         return result
 
-    def _remarks(self, round: Round) -> dict[str, list[str]]:
+    def _verdicts(self, round: Round) -> dict[str, Verdict]:
         """Return what the lint says of the rewards of a round that has trained, by candidate."""
         run = open_run(self._folder.run(round.number).path)
-        verdicts = judge_run(run.folder, run.spec, [proposal.name for proposal in round.ready])
-        return {name: verdict.remarks for name, verdict in verdicts.items()}
+        return judge_run(run.folder, run.spec, [proposal.name for proposal in round.ready])
 
     def _evaluate(self, run: RunFolder, names: Sequence[str], overrides: Sequence[str]) -> RunResult:
         """Start or resume a run; read the result of a complete one."""

@@ -11,6 +11,7 @@ from envcoder_bench.core.words import without_folders
 from envcoder_bench.results.logs import Course, Point
 from envcoder_bench.results.metrics import counts, first
 from envcoder_bench.results.rows import Result
+from envcoder_bench.run.lint import Verdict
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
 from envcoder_bench.run.spec import CandidateSource, RunSpec
@@ -122,13 +123,13 @@ def record_round(
     results: Sequence[Result] = (),
     points: Sequence[Point] = (),
     courses: Sequence[Course] = (),
-    remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    verdicts: Mapping[str, Verdict] = MappingProxyType({}),
 ) -> Archive:
     """Return the archive with a round's attempts, and new results of the baselines and of the best so far.
 
     Args:
         results, points, courses: results of the round's run; empty if no candidate could be trained.
-        remarks: on the rewards of its candidates, by name.
+        verdicts: on the rewards of its candidates, by name.
     """
     rows: dict[str, list[Result]] = {}
     for row in results:
@@ -136,7 +137,8 @@ def record_round(
     # candidates of earlier rounds that trained again, as yardsticks
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
-    new = [replace(attempt, remarks=tuple(remarks.get(attempt.name, ()))) for attempt in new]
+    judged = [(attempt, verdicts.get(attempt.name, Verdict())) for attempt in new]
+    new = [replace(attempt, remarks=tuple(verdict.remarks), same_as=verdict.same_as) for attempt, verdict in judged]
     new += [_attempt(round.number, p, status, fault) for p, status, fault in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
     untrained = archive.untrained

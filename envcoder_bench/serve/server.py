@@ -6,9 +6,11 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
@@ -27,11 +29,32 @@ INSTRUCTIONS = (
     " with 3 seeds, and change only what the verdicts say: a champion changes only with 'better', and 'cannot tell' is"
     " not a gain. final says what the champion is worth on seeds of its own."
 )
+TOOLS = (
+    *("tasks", "describe", "check", "plan", "rank", "status", "result", "explain", "terms", "sweep", "policy", "final"),
+)
 log = logging.getLogger(__name__)
 
 
-def make_server(tools: Tools, **options: Any) -> "MCPServer":
-    """Return the server of the tools; ``options`` are arguments of MCPServer. Raises UserError without ``mcp``."""
+class Watch(Protocol):
+    """Sees every call of a tool."""
+
+    def before(self) -> None:
+        """Raise UserError if no further call is allowed."""
+
+    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> None:
+        """Note a call with its answer, which may be an error."""
+
+
+def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] = TOOLS, **options: Any) -> "MCPServer":
+    """Return the server of the tools.
+
+    Args:
+        names: the tools that it offers.
+        options: arguments of MCPServer.
+
+    Raises:
+        UserError: without the package ``mcp``.
+    """
     try:
         from mcp.server import MCPServer
         from mcp.types import CallToolResult, TextContent
@@ -40,30 +63,58 @@ def make_server(tools: Tools, **options: Any) -> "MCPServer":
 
     server = MCPServer("envcoder-bench", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR", **options)
 
-    def answer(call: Callable[[], Mapping[str, Any]]) -> "CallToolResult":
-        """Return an answer, or an error as data: an unexpected one is in the log alone."""
+    def answer(call: Callable[[], Mapping[str, Any]]) -> tuple[str, bool]:
+        """Return an answer, or an error as data, and whether it is one: an unexpected one is in the log alone."""
         try:
-            return CallToolResult(content=[TextContent(type="text", text=short_json(call()))])
+            return short_json(call()), False
         except Exception as error:
             is_expected = isinstance(error, (UserError, ValueError, OSError))
             if not is_expected:
                 log.exception("a tool failed")
             data = error_text(error) if is_expected else {"message": "the tool failed; the log of the server says why"}
-            text = short_json({"error": data})
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+            return short_json({"error": data}), True
 
-    def tool(method: Callable[..., Mapping[str, Any]]) -> None:
+    def tool(name: str, method: Callable[..., Mapping[str, Any]]) -> None:
+        def watched(values: Mapping[str, Any]) -> Mapping[str, Any]:
+            if watch is not None:
+                watch.before()
+            return method(**values)
+
         @functools.wraps(method)  # with its arguments, which the client reads
-        def call(*args: Any, **values: Any) -> "CallToolResult":
-            return answer(lambda: method(*args, **values))
+        def call(**values: Any) -> "CallToolResult":
+            text, is_error = answer(lambda: watched(values))
+            if watch is not None:
+                watch.after(name, values, text)
+            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
         server.add_tool(call, structured_output=False)
 
-    for method in (tools.tasks, tools.describe, tools.check, tools.plan, tools.rank, tools.status, tools.result):
-        tool(method)
-    for method in (tools.explain, tools.terms, tools.sweep, tools.policy, tools.final):
-        tool(method)
+    for name in names:
+        tool(name, getattr(tools, name))
     return server
+
+
+@contextlib.contextmanager
+def served(
+    tools: Tools, folder: Path, watch: Watch | None = None, names: Sequence[str] = TOOLS
+) -> Iterator[tuple[str, str]]:
+    """Serve by HTTP on a free port of the loopback, from a thread; yields the address and the token in ``folder``."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        app = make_server(tools, watch, names, **token_options(folder, port)).streamable_http_app(json_response=True)
+        import uvicorn  # comes with mcp
+
+        serving = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=serving.run, args=([listening],), name="mcp server", daemon=True)
+        thread.start()
+        while not serving.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{port}/mcp", token_of(folder)
+        finally:
+            serving.should_exit = True
+            thread.join(20.0)
 
 
 class _Token:

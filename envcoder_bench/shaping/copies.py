@@ -86,6 +86,17 @@ class Known:
         return None
 
 
+def differing(first: str, second: str, baseline: str, types: Sequence[str] | None = None) -> set[str]:
+    """Return the functions in which two candidates differ, numbers included; all if one cannot be read."""
+    asked = tuple(types or SHAPER_TYPES)
+    of_baseline = _signature(baseline, asked) or {}
+    signatures = [_signature(text, asked) for text in (first, second)]
+    if None in signatures:
+        return {*asked}
+    one, other = ({**of_baseline, **(signature or {})} for signature in signatures)
+    return {name for name in {**one, **other} if one.get(name) != other.get(name)}
+
+
 def _apart(first: Signature, second: Signature) -> float | None:
     """Return the largest relative difference of two candidates' numbers; None if their code differs."""
     if {name: code for name, (code, _) in first.items()} != {name: code for name, (code, _) in second.items()}:

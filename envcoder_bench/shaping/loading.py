@@ -153,7 +153,7 @@ def _completed(
         raise CandidateError(message, file, line) from error
 
 
-@functools.lru_cache(maxsize=16)  # a file is loaded again for each of its groups
+@functools.lru_cache(maxsize=64)  # a file is loaded again for each of its groups
 def _scan(source: str, file: str) -> Scan:
     return Scan(parse(source, file), loaded=sys.modules)
 

@@ -55,6 +55,7 @@ class Scan:
     ) -> None:
         self.tree, self.helpers, self._loaded = tree, helpers, loaded
         self._walked: dict[ast.AST, list[ast.AST]] = {}
+        self._suspected: dict[str, tuple[list[ast.AST], list[ast.Call], set[str]]] = {}
         self.definitions: dict[str, list[ast.stmt]] = {}
         for statement in top_level(tree.body):
             for name in bound_names(statement):
@@ -113,16 +114,27 @@ class Scan:
         return self._first_line(name, lambda word: word not in _FROM_STREAM and self._sounds_random(word))
 
     def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> int | None:
-        reached = self._reached(name)
-        inside = [x for node in reached for x in self._walk(node)]
-        local = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
-        local.update(x.arg for x in inside if isinstance(x, ast.arg))
-        bound = local | set(self.definitions)
-        plain = {id(x.func) for x in inside if isinstance(x, ast.Call) and self._is_plain(x, bound, sounds_random)}
+        suspects, calls, bound = self._suspects(name)
+        plain = {id(x.func) for x in calls if self._is_plain(x, bound, sounds_random)}
         lines = [
-            getattr(x, "lineno", 1) for x in inside if id(x) not in plain and self._is_random(x, bound, sounds_random)
+            getattr(x, "lineno", 1) for x in suspects if id(x) not in plain and self._is_random(x, bound, sounds_random)
         ]
         return min(lines, default=None)
+
+    def _suspects(self, name: str) -> tuple[list[ast.AST], list[ast.Call], set[str]]:
+        """Return all that may draw by any measure where function ``name`` reaches, the calls there, and bound names.
+
+        Cached: a file is loaded for each of its groups, and each of its functions is asked for several measures.
+        """
+        if name not in self._suspected:
+            inside = [x for node in self._reached(name) for x in self._walk(node)]
+            local = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
+            local.update(x.arg for x in inside if isinstance(x, ast.arg))
+            bound = local | set(self.definitions)
+            imports = (ast.Import, ast.ImportFrom)
+            suspects = [x for x in inside if isinstance(x, imports) or self._is_random(x, bound, _sounds_random)]
+            self._suspected[name] = suspects, [x for x in inside if isinstance(x, ast.Call)], bound
+        return self._suspected[name]
 
     def _walk(self, node: ast.AST) -> list[ast.AST]:
         """Return all nodes within ``node``, cached; those of the file statement by statement."""

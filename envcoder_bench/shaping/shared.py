@@ -41,6 +41,7 @@ _ABSENT = object()
 # SciPy's modules of the host's own statistics, which are always watched once they are loaded
 _STATISTICS = ("scipy.special", "scipy.stats", "scipy.optimize")
 _scipy_used: list[bool] = []  # not empty: a candidate of this process has named SciPy
+_last: dict[str, tuple[list[str], list[Any]]] = {}  # names and values of each owner's attributes, when it was last read
 # modules of SciPy in a text, and ways to modules whose names need not be in the text
 _NAMED = re.compile(r"\bscipy(?:\.\w+)*")
 _OPAQUE = re.compile(
@@ -66,7 +67,7 @@ def shared_settings(imported: Iterable[str] = (), text: str = "") -> Iterator[No
     owners = {**_OWNERS, **_scipy()}
     filters = warnings.filters[:]
     before = {name: get() for name, (get, _) in _SETTINGS.items()}
-    attributes = {name: dict(vars(owner)) for name, owner in owners.items()}
+    attributes = {name: _read(name, owner) for name, owner in owners.items()}
     changed = []
     try:
         yield
@@ -75,8 +76,9 @@ def shared_settings(imported: Iterable[str] = (), text: str = "") -> Iterator[No
             if get() != before[name]:
                 changed.append(name)
                 restore(before[name])  # type: ignore[arg-type]
-        for name, values in attributes.items():
-            changed += _restore(name, owners[name], values)
+        for name, (keys, values) in attributes.items():
+            if not _equal(list(vars(owners[name]).values()), values):
+                changed += _restore(name, owners[name], dict(zip(keys, values)))
         added = [x for x in warnings.filters if x not in filters]
         if any(x[0] == "error" for x in added):
             left = [x for x in warnings.filters if x in filters or x[0] != "error"]
@@ -92,18 +94,31 @@ def _scipy() -> dict[str, Any]:
     """Return SciPy's loaded modules to watch; all are a hundred, which take longer to compare than all others."""
     if not _scipy_used:
         return {name: sys.modules[name] for name in _STATISTICS if name in sys.modules}
-    loaded = sys.modules.copy()  # other threads import meanwhile
-    return {name: module for name, module in loaded.items() if name.startswith("scipy.") and "._" not in name}
+    names = [name for name in list(sys.modules) if name[:6] == "scipy." and "._" not in name]
+    return {name: sys.modules[name] for name in names if name in sys.modules}  # other threads import meanwhile
+
+
+def _read(name: str, owner: Any) -> tuple[list[str], list[Any]]:
+    """Return names and values of the attributes; if none has changed, the lists of the last time.
+
+    There are thousands, and each block reads them twice: a list of values is compared much faster than a dict.
+    """
+    values = list(vars(owner).values())
+    if name not in _last or not _equal(values, _last[name][1]):
+        _last[name] = list(vars(owner)), values
+    return _last[name]
+
+
+def _equal(now: list[Any], before: list[Any]) -> bool:
+    try:
+        return now == before  # compares identities first
+    except Exception:  # arrays, and objects of a candidate, may not be compared
+        return False
 
 
 def _restore(name: str, owner: Any, before: dict[str, Any]) -> list[str]:
     """Give the attributes of a module or class their values from before; return the names of those that had others."""
     now = vars(owner)
-    try:
-        if now == before:  # one pass in C, which compares identities first
-            return []
-    except Exception:  # arrays, and objects of a candidate, may not be compared
-        pass
     is_class = isinstance(owner, type)
     public = [key for key in before if is_class or not key.startswith("_")]
     changed = [key for key in public if now.get(key, _ABSENT) is not before[key]]

@@ -385,6 +385,7 @@ def _dump(node: ast.AST) -> str:
     return ast.dump(node)
 
 
+@functools.lru_cache(maxsize=32)  # each run reads its baselines
 def inlined(text: str) -> str:
     """Return a file in which imports from shipped baselines are replaced by the functions and what they use.
 

@@ -1,5 +1,6 @@
 """Errors that are the user's to solve; the runner prints each as one line."""
 
+_NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")  # torch's messages
 _UNMATCHED = "Not all regular expressions are matched"  # Isaac Lab's message where a robot lacks joints or bodies
 
 
@@ -27,6 +28,8 @@ def line_of(error: BaseException | None) -> str | None:
             return f"the module {error.name} is missing: install it, or the package that has it"
         if isinstance(error, ImportError) and str(error.name).startswith("isaaclab"):
             return f"{error}: it is for another version of Isaac Lab; set ISAACLAB_PATH to it"
+        if any(message in str(error) for message in _NO_CUDA):
+            return "tensors are made on CUDA, which torch does not have here: let the script use the device cpu"
         if isinstance(error, ValueError) and _UNMATCHED in str(error) and find.answers:
             files = ", ".join(f"{name} is {file}" for name, file in find.answers.items())
             return f"{' '.join(str(error).split())}; {files}: give a file with these names, --asset NAME=FILE"

@@ -1,6 +1,8 @@
 """A language model in this process, with OpenAI's and Anthropic's protocols: what the SDKs send never leaves it."""
 
+import functools
 import json
+import ssl
 import sys
 import threading
 import time
@@ -10,6 +12,9 @@ from unittest.mock import patch
 from envcoder_bench.search.providers import sdk
 
 CODE = "```python\ndef compute_reward(state_dict):\n    return state_dict['root_states'][:, 2]  # sample {}\n```"
+
+
+_ssl_context = functools.cache(ssl.create_default_context)  # 50 ms for each client of the SDKs
 
 
 class FakeLLM:
@@ -35,6 +40,7 @@ class FakeLLM:
         self.http = None
         self._sleep = time.sleep
         self._patches = [patch.object(sdk, "http_client", self._client), patch("time.sleep", self._wait)]
+        self._patches += [patch("ssl.create_default_context", _ssl_context)]
         self._make_client = sdk.http_client
 
     def __enter__(self):

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import operator
 import os
 import random
 import re
@@ -9,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import compress, count
 from typing import Any
 
 import numpy as np
@@ -165,13 +167,12 @@ def seed() -> None:
 
 
 def snapshot() -> dict[str, Any]:
-    """Return what ``restore`` compares."""
-    return {"modules": _modules(), **{name: read() for name, (read, _) in _PARTS.items()}}
+    """Return what ``restore`` compares.
 
-
-def _modules() -> tuple[list[str], list[Any]]:
-    """Names and modules: lists of thousands are copied and compared in microseconds, a dict in a millisecond."""
-    return list(sys.modules), list(sys.modules.values())
+    Modules are lists: those of thousands are copied and compared in microseconds, a dict in a millisecond.
+    """
+    modules = list(sys.modules), list(sys.modules.values())
+    return {"modules": modules, **{name: read() for name, (read, _) in _PARTS.items()}}
 
 
 def restore(before: dict[str, Any]) -> list[str]:
@@ -179,7 +180,10 @@ def restore(before: dict[str, Any]) -> list[str]:
 
     New modules stay, except those of temporary files, of outside tasks and with the names of Isaac Gym's.
     """
-    changes = _restore_modules(before["modules"])
+    changes = _restore_modules(*before["modules"])
+    shared = sys.modules.get("envcoder_bench.shaping.shared")
+    if shared:  # that a candidate has named SciPy: all later loads would take milliseconds more
+        shared._scipy_used.clear()
     for name, (read, write) in _PARTS.items():
         now = read()
         if now != before[name]:
@@ -189,11 +193,13 @@ def restore(before: dict[str, Any]) -> list[str]:
     return changes
 
 
-def _restore_modules(modules: tuple[list[str], list[Any]]) -> list[str]:
-    if _modules() == modules:  # as after most tests
+def _restore_modules(names: list[str], modules: list[Any]) -> list[str]:
+    now = list(sys.modules.values())
+    if now == modules:  # as after most tests
         return []
-    before = dict(zip(*modules))
-    for name in [name for name in sys.modules if name not in before and _is_of_a_test(name)]:
+    same = next(compress(count(), map(operator.is_not, now, modules)), min(len(now), len(modules)))
+    before = dict(zip(names[same:], modules[same:]))
+    for name in [name for name in list(sys.modules)[same:] if name not in before and _is_of_a_test(name)]:
         del sys.modules[name]
     changed = [n for n, x in before.items() if sys.modules.get(n) is not x and not n.startswith(_CANDIDATES)]
     for name in changed:

@@ -20,6 +20,8 @@ from envcoder_bench.run.prepare.run_files import SlowFiles
 HUMAN = "1.0 - pole_angle ** 2 - 0.01 * cart_vel.abs() - 0.005 * pole_vel.abs()"
 REWARDS = {
     "good": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return {HUMAN}\n",
+    "twin": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return {HUMAN} + 1e-6 * torch.cos(cart_vel)\n",
+    "weak": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return {HUMAN} + 1e-2 * torch.cos(cart_vel)\n",
     "minus": f"def compute_reward(pole_angle, cart_vel, pole_vel):\n    return -({HUMAN})\n",
     "sways": "def compute_reward(cart_vel):\n    return 1 + cart_vel.abs()\n",
     "bonus": "def compute_reward(pole_angle):\n    up, one = pole_angle.cos(), torch.ones_like(pole_angle)\n"
@@ -121,6 +123,23 @@ def test_planted_bugs_are_found_and_no_others(prepared):
     reasons = {"nan": "returned NaN or infinity", "keeps": "keeps values", "wide": "actions have another width"}
     for name, reason in reasons.items():
         assert reason in verdicts[name].not_judged and not verdicts[name].remarks
+
+
+def test_a_reward_with_the_values_of_another_is_its_twin(prepared):
+    context, shapings, kept, _ = prepared
+    judge = Judge(context.task, kept)
+    names = ["human", "good", "twin", "weak", "minus", "sways", "nan", "keeps", "wide"]
+    values = {name: judge.values(shapings[name]) for name in names}
+    assert [len(values[name]) for name in names] == [2] * 6 + [0] * 3
+    texts = {**REWARDS, "human": context.files.baselines["human"].source}
+    assert lint.twins(texts, texts["human"], None, values) == {"twin": "good"}
+    # other functions that differ make another candidate, and so do states that nobody met
+    texts["twin"] += "def compute_terminal(pole_angle):\n    return pole_angle.abs() > 1.2\n"
+    assert lint.twins(texts, texts["human"], None, values) == {}
+    apart = [values["good"][0], 1.1 * values["good"][1]]
+    assert lint.twins(REWARDS, texts["human"], None, {"good": values["good"], "twin": apart}) == {}
+    constant = [np.ones(9), np.ones(9)]
+    assert lint.twins(REWARDS, texts["human"], None, {"good": constant, "twin": constant}) == {}
 
 
 def test_what_cannot_be_judged_is_said(prepared):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from envcoder_bench.score.scoring import TaskValues, interquartile_mean, mean_estimate, score
+from envcoder_bench.score.scoring import Estimate, TaskValues, interquartile_mean, mean_estimate, score
 
 
 def task(runs, human=(1.0, 1.1, 0.9), unshaped=(0.1, 0.0, 0.2), **references):
@@ -31,6 +31,11 @@ def test_interquartile_mean_of_few_values_by_hand():
     )
     assert interquartile_mean(np.array([7.0])) == 7.0
     assert np.isnan(interquartile_mean(np.array([])))
+
+
+def test_a_weight_of_two_is_the_value_twice():
+    twice = interquartile_mean(np.array([0.0, 0.0, 2.0, 1.0]))
+    assert interquartile_mean(np.array([2.0, 0.0, 1.0]), np.array([1.0, 2.0, 1.0])) == twice == 0.5
 
 
 def test_a_task_that_does_not_separate_is_not_counted():
@@ -82,3 +87,11 @@ def test_gain_has_the_mean_of_all_searches_and_an_interval():
     gain = mean_estimate([[0.1, 0.3], [0.2]])
     assert gain.mean == pytest.approx(0.2) and gain.low <= 0.2 <= gain.high
     assert np.isnan(mean_estimate([[], []]).mean)
+
+
+def test_a_group_counts_by_its_size_in_the_interval_as_in_the_mean():
+    # a draw has two of the three and the only one of the other group: the mean is 1/4, where equal draws say 1/3
+    assert mean_estimate([[0.0, 0.0, 0.0], [1.0]]) == Estimate(0.25, 0.25, 0.25)
+    # of the scores 0, 1, 1, 1 the middle half is 1; with equal weights a draw of 0, 1, 1 gives 0.83
+    estimate = score([task([[0.1, 0.0, 0.2]]), task([[1.0, 0.9, 1.1]] * 3)])
+    assert [estimate.mean, estimate.low, estimate.high] == pytest.approx([1.0, 1.0, 1.0])

@@ -25,17 +25,34 @@ SMALL = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def contracts_are_made_once():
+    """Prompts of the same config build the same simulation."""
+    made = {}
+
+    def once(spec, cfg):
+        key = spec.name, repr(cfg)
+        if key not in made:
+            made[key] = task_contract(spec, cfg)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("envcoder_bench.search.prompt.prompts.task_contract", once)
+        yield once
+
+
 def system(task="Cartpole", shaper_types=None, baseline="human", templates=None, show=True, overrides=()):
     run = RunSpec.of(compose_config(task, [f"baseline={baseline}", *SMALL.get(task, []), *overrides]))
     return system_prompt(templates or load_templates(), run, "Be quick", "meaning", shaper_types, show)
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_system_prompt_has_task_state_and_baseline(task):
+def test_system_prompt_has_task_state_and_baseline(task, contracts_are_made_once):
     text = system(task)
     assert "$" not in text
     assert "Be quick" in text and "meaning" in text
-    for key, field in task_contract(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields.items():
+    cfg = compose_config(task, SMALL.get(task, []))
+    for key, field in contracts_are_made_once(find_spec(task), cfg.task).fields.items():
         assert f"`{key}`" in text and field.meaning in text
     source = inlined(find_spec(task).baseline_path("human").read_text())
     assert source[source.index("\ndef ") :].strip() in text and "\nSource: " not in text
@@ -109,7 +126,7 @@ def test_reward_shaper_is_described():
 @pytest.mark.slow
 @pytest.mark.parametrize("baseline", BASELINE_FILES)
 @pytest.mark.parametrize("task", task_names())
-def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
+def test_hidden_baseline_is_not_in_the_prompt(task, baseline, contracts_are_made_once):
     shown, hidden = system(task, baseline=baseline), system(task, baseline=baseline, show=False)
     assert len(hidden) < len(shown) and '```python\n"""' not in hidden
     assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
@@ -118,7 +135,7 @@ def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     source = inlined(find_spec(task).baseline_path(baseline).read_text())
     assert not [line for line in source.splitlines() if len(line.strip()) > 25 and line.strip() in told]
     assert "human baseline" not in hidden
-    fields = task_contract(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields
+    fields = contracts_are_made_once(find_spec(task), compose_config(task, SMALL.get(task, [])).task).fields
     left_out = [key for key in fields if f"| `{key}` |" not in hidden]
     assert all(fields[key].shape is None and "human baseline" in fields[key].meaning for key in left_out)
     if task in ("AllegroHand", "Ant", "FrankaCubeStack", "Humanoid"):

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -189,23 +188,10 @@ def post(port, token=None, body=b"{}"):
 
 @pytest.mark.slow
 def test_http_needs_the_token(tmp_path):
-    import socket
-
-    import uvicorn
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    tools, token = campaigns.tools_in(tmp_path / "work"), server.token_of(tmp_path)
-    assert (tmp_path / "token").stat().st_mode & 0o77 == 0
-    app = server.make_server(tools, **server.token_options(tmp_path, port)).streamable_http_app(json_response=True)
-    serving = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
-    thread = threading.Thread(target=serving.run)
-    thread.start()
-    try:
-        until = time.monotonic() + 20
-        while not serving.started and time.monotonic() < until:
-            time.sleep(0.05)
+    tools = campaigns.tools_in(tmp_path / "work")
+    with server.served(tools, tmp_path) as (address, token):
+        port = int(address.split(":")[2].split("/")[0])
+        assert (tmp_path / "token").stat().st_mode & 0o77 == 0
         begin = {
             **{"jsonrpc": "2.0", "id": 1, "method": "initialize"},
             "params": {
@@ -217,9 +203,6 @@ def test_http_needs_the_token(tmp_path):
         body = json.dumps(begin).encode()
         assert [post(port, None, body), post(port, "wrong", body), post(port, token, body)] == [401, 401, 200]
         assert post(port, token, b"#" * 10_000_000) == 413
-    finally:
-        serving.should_exit = True
-        thread.join(20)
 
 
 # it swings the pole up by its energy and balances it (LQR), so that it is better than human without training

@@ -21,11 +21,6 @@ from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
 
 
-@pytest.fixture(autouse=True)
-def scipy_is_watched_by_its_own_tests(monkeypatch):
-    monkeypatch.setattr(shared, "_scipy_used", [])  # else by all that follow in this process, for milliseconds each
-
-
 def fault(code, **kwargs):
     with pytest.raises(CandidateError) as caught:
         load(code, **kwargs)

@@ -110,21 +110,22 @@ def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monke
 @pytest.mark.parametrize("name, backend", with_tasks(task_names()))
 def test_shipped_robots_do_not_overflow_their_buffers(name: str, backend: Backend) -> None:
     """In random poses on and up to half a metre above the ground, with random torques at their limits."""
-    sim = make_simulator(backend.name, find_spec(name).model_path, 8, 1 / 60, 2, backend.device)
+    count = 24  # and few steps: a launch takes longer than what a robot adds to it
+    sim = make_simulator(backend.name, find_spec(name).model_path, count, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)
 
     def rand(*shape: int) -> torch.Tensor:
         return 2.0 * torch.rand(*shape, generator=random) - 1.0
 
     low, high = sim.dof_limits_lower.clamp(min=-3.0), sim.dof_limits_upper.clamp(max=3.0)
-    pos = (low + high) / 2 + rand(8, sim.num_dofs) * (high - low) / 2
-    root = torch.zeros(8, 13)
-    root[:, 2] = 0.5 + 0.3 * rand(8)
-    root[:, 3:7] = torch.nn.functional.normalize(torch.randn(8, 4, generator=random), dim=1)
-    state = {"root_states": root, "dof_pos": pos, "dof_vel": 5.0 * rand(8, sim.num_dofs)}
+    pos = (low + high) / 2 + rand(count, sim.num_dofs) * (high - low) / 2
+    root = torch.zeros(count, 13)
+    root[:, 2] = 0.3 + 0.3 * rand(count)
+    root[:, 3:7] = torch.nn.functional.normalize(torch.randn(count, 4, generator=random), dim=1)
+    state = {"root_states": root, "dof_pos": pos, "dof_vel": 5.0 * rand(count, sim.num_dofs)}
     sim.write(everywhere(sim), **{key: x.to(sim.device) for key, x in state.items()})
     sim.set_drive_mode(everywhere(sim))
-    for _ in range(45):
-        sim.step((sim.effort_limits * rand(8, sim.num_dofs).sign()).to(sim.device))
-    assert not sim.contact_overflows.any() and sim.unstable.sum() <= 1
+    for _ in range(12):
+        sim.step((sim.effort_limits * rand(count, sim.num_dofs).sign()).to(sim.device))
+    assert not sim.contact_overflows.any() and sim.unstable.sum() <= 3
     assert name in ("Cartpole", "CartpoleSwingup") or sim.contact_forces.any(), "the test needs contacts"

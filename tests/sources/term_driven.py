@@ -27,9 +27,12 @@ class TermDriven:
         self.task.patch(patches)
         self.task.attach(EnvGroups(self.size, seeds, lanes, self.actions, nowhere, nowhere, nowhere, keys=()))
         self.steps = 0
-        if not begin:
-            return
-        self._begin(~nowhere)
+        if begin:
+            self.begin()
+
+    def begin(self):
+        """Begin the first episodes."""
+        self._begin(torch.ones(len(self.actions), dtype=torch.bool, device=self.actions.device))
         self.task.world.episode_length_buf.zero_()  # the first episodes of a training have begun before
 
     def _begin(self, mask):

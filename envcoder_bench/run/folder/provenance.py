@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import platform
@@ -275,6 +276,7 @@ def device_name(device: str) -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+@functools.cache  # 10 ms each: the files of metadata are parsed
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import threading
@@ -164,13 +165,16 @@ def read_prices(path: Path | None = None) -> dict[str, Price]:
     """
     path = path or prices_file()
     try:
-        content = parse_plain(path.read_text("utf-8"))
+        content = _parsed(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     models = content.get("models") if isinstance(content, dict) else None
     if not isinstance(models, dict):
         raise UserError(f"{path}: the key 'models' is missing; see cfg/prices.yaml as it was shipped")
     return {str(name): _price(path, name, entry) for name, entry in models.items()}
+
+
+_parsed = functools.lru_cache(maxsize=2)(parse_plain)  # each budget of a process reads the same text
 
 
 def _price(path: Path, name: str, entry: object) -> Price:

@@ -58,15 +58,15 @@ def _own_modules() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in _covered():
-            del sys.modules[name]
+        for name in _kept:  # with all that the block has imported
+            sys.modules.pop(name, None)
         sys.modules.update(outside)
 
 
 @contextlib.contextmanager
 def _own_isaacgym() -> Iterator[None]:
     """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
-    present = _covered({"isaacgym"})
+    present = {name: module for name, module in _kept.items() if name.partition(".")[0] == "isaacgym"}
     messages = logging.getLogger("mujoco_batches.isaacgym")
     level = messages.level
     # installing it says which package is used: once is enough

@@ -1,7 +1,8 @@
-"""A task whose environment is a class of its own, a ``DirectRLEnv``: its construction, steps, episodes and checkpoints.
+"""A task whose environment is a class of its own: its construction, steps, episodes and checkpoints.
 
-Its methods are called in the order of ``DirectRLEnv.step``; the resets are those that the environment of this project
-asks for. Random numbers are functions of seed and lane, and rows of environments that are not reset are restored.
+The methods of a ``DirectRLEnv`` are called in the order of its ``step``, and ``own_class.py`` drives other classes. The
+resets are those that the environment of this project asks for. Random numbers are functions of seed and lane, and rows
+of environments that are not reset are restored.
 """
 
 # Isaac Lab is optional
@@ -24,6 +25,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
+from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
 from envcoder_bench.sources.isaaclab_tasks.robot import DirectRobot
 from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
@@ -31,6 +33,7 @@ from envcoder_bench.sources.isaaclab_tasks.source import Source
 from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
+from envcoder_bench.sources.term_tasks.draws import drawing
 from envcoder_bench.sources.term_tasks.quiet import quiet
 from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
@@ -62,19 +65,47 @@ class DirectFacts:
 
 
 class DirectWorld(SceneState):
-    """The environment of a task's own class with its scene, at the origin of the world."""
+    """The environment of a task's own class with its scene, at the origin of the world or on a terrain.
+
+    Attributes:
+        env: the environment; ``decimation`` physics steps are one of its steps.
+        longest: steps until it times out.
+        num_actions: the width of its actions.
+        draws: of the task that has this world; None before there is one.
+        applied: actions of the last step ``(num_envs, width)``, and what the class was given, with its noise.
+        shows_actions: whether observations read the actions in ``env.actions``.
+    """
+
+    applied: tuple[Tensor, Tensor] | None = None
+    shows_actions = True
 
     def __init__(self, source: Source, num_envs: int, device: str) -> None:
         cfg, make = source.own_environment()
-        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
         SimulationContext.clear_instance()
-        with seeded(SEED, device), quiet(), without_startup():
-            self.env = make(cfg)
-        self.scene, self.sim, self.device, self.steps = self.env.scene, self.env.sim, torch.device(device), 0
+        # what a class draws for its environments is the same for the first ones, however many there are
+        with seeded(SEED, device), SharedDraws("construction"), drawing(), quiet(), without_startup():
+            self.env = env = self.make(cfg, make, num_envs, device)
+        self.scene, self.sim, self.device, self.steps = env.scene, env.sim, torch.device(device), 0
+        self.draws: Draws | None = None
+        self.learn()
+
+    def make(self, cfg: Any, make: Any, num_envs: int, device: str) -> Any:
+        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
+        return make(cfg)
+
+    def learn(self) -> None:
+        """Read what is the same in all steps."""
+        env = self.env
+        self.decimation, self.longest = int(env.cfg.decimation), int(env.max_episode_length)
+        self.num_actions = int(env.actions.shape[-1])
 
     def held(self) -> dict[str, Any]:
         models = [getattr(self.env, f"_{name}_noise_model", None) for name in ("action", "observation")]
         return {"events": self.events, "noise": models, **super().held()}
+
+    def sources(self) -> dict[str, Any]:
+        """Return how keys of the state are read that are not attributes of the environment."""
+        return scene_sources(self.scene)
 
     @property
     def events(self) -> Any:
@@ -92,19 +123,68 @@ class DirectWorld(SceneState):
         rows = {key: x for key, x in state.items() if x.shape[:1] == (self.env.num_envs,)}
         return frozenset(key for key, x in rows.items() if x.is_floating_point() or x.dtype == torch.bool)
 
-    def timers(self) -> Iterator[tuple[str, Any, Tensor]]:
-        """Yield name, config and time left, ``(num_envs,)``, of each event of mode ``interval``."""
-        if self.events is not None and "interval" in self.events.available_modes:
-            names, cfgs = self.events._mode_term_names["interval"], self.events._mode_term_cfgs["interval"]
-            yield from zip(names, cfgs, self.events._interval_term_time_left)
+    def intervals(self) -> None:
+        """Apply events of mode ``interval``, in a call for each, so that no event changes another one's draws."""
+        if self.events is None or "interval" not in self.events.available_modes:
+            return
+        names, cfgs = self.events._mode_term_names["interval"], self.events._mode_term_cfgs["interval"]
+        for name, cfg, left in zip(names, cfgs, self.events._interval_term_time_left):
+            left -= self.env.step_dt
+            due = (left < 1e-6).nonzero().flatten()
+            if len(due):
+                with nullcontext() if self.draws is None else self.draws.call(f"event {name}", due, True):
+                    low, high = cfg.interval_range_s
+                    left[due] = torch.rand(len(due), device=self.device) * (high - low) + low
+                    cfg.func(self.env, due, **cfg.params)
 
     def count(self, steps: int) -> None:
         self.steps = self.env.common_step_counter = steps
-        self.env._sim_step_counter = steps * self.env.cfg.decimation
+        self.env._sim_step_counter = steps * self.decimation
+
+    def advance(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Take a control step without resets; return rewards, which environments ended, and which timed out."""
+        env = self.env
+        given = _noisy(env, "action", action)
+        self.applied = action, given.clone()
+        env._pre_physics_step(given)
+        for _ in range(self.decimation):
+            env._sim_step_counter += 1
+            env._apply_action()
+            env.scene.write_data_to_sim()
+            env.sim.step(render=False)
+            env.scene.update(dt=env.physics_dt)
+        env.episode_length_buf += 1
+        self.count(self.steps + 1)
+        env.reset_terminated[:], env.reset_time_outs[:] = env._get_dones()
+        env.reset_buf = env.reset_terminated | env.reset_time_outs
+        env.reward_buf = env._get_rewards()
+        return env.reward_buf, env.reset_terminated, env.reset_time_outs
+
+    def reset(self, ids: Tensor) -> None:
+        """Begin episodes."""
+        self.env._reset_idx(ids)
+        self.env.episode_length_buf[ids] = 0  # some classes spread the first episodes
+
+    def observed(self) -> dict[str, Tensor]:
+        """Return the groups of observations."""
+        observed = self.env._get_observations()
+        return {**observed, "policy": _noisy(self.env, "observation", observed["policy"])}
+
+    def first(self) -> None:
+        """Use what is made when it is first used."""
+        _noisy(self.env, "action", self.env.actions)
+
+    def drawing(self) -> list[Any]:
+        """Return the objects whose methods draw random numbers."""
+        return [self.env]
+
+    def after_resets(self) -> None:
+        """Do what follows the resets of a step."""
+        self.intervals()
 
 
 class DirectTask(Task):
-    """A task of ``isaaclab.envs.DirectRLEnv``; candidates replace its reward, observation and end of an episode."""
+    """A task with an environment class of its own; candidates replace its reward, observation and end of an episode."""
 
     regroups = False
     goal_keys: tuple[str, ...] = ()
@@ -117,28 +197,29 @@ class DirectTask(Task):
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
         self.clip_actions, self.fields = facts.clip_actions, dict(facts.fields)
         self._facts, self.device = facts, torch.device(device)
-        self.world = DirectWorld(facts.source, num_envs, device)
-        self.env = env = self.world.env
-        self.dt, self.substeps = float(env.step_dt), int(env.cfg.decimation)
-        self.max_episode_length = env.max_episode_length + 1  # IsaacGymEnvs' time-out comes one step earlier
-        self.default_action_dim = self.num_dofs = int(env.actions.shape[-1])
+        self.world = world = world_of(facts.source)(facts.source, num_envs, device)
+        self.env = env = world.env
+        self.dt, self.substeps = float(env.step_dt), world.decimation
+        self.max_episode_length = world.longest + 1  # IsaacGymEnvs' time-out comes one step earlier
+        self.default_action_dim = self.num_dofs = world.num_actions
         self.engine_warnings: dict[str, int] = {}
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._robot: DirectRobot | None = None
-        self._draws = Draws(num_envs, self.device)
-        self._draws.wrap(env)
+        self._draws = world.draws = Draws(num_envs, self.device)
+        for part in world.drawing():
+            self._draws.wrap(part)
         self._everything = self._draws.everything
         with self._draws.call("first", None, self._everything), torch.no_grad():
-            env._reset_idx(torch.arange(num_envs, device=device))
+            world.reset(torch.arange(num_envs, device=device))
             env.reset_buf, env.reward_buf = self.unstable.clone(), torch.zeros(num_envs, device=device)
-            self._observed()  # what is made when it is first used
-            _noisy(env, "action", env.actions)
+            world.observed()  # what is made when it is first used
+            world.first()
         self._mirror = tensors.Mirror(env, facts.keys, facts.rows, num_envs, self.device)
         self._unmasked = tensors.Unmasked(env, facts.rows, facts.histories)
-        self._reader = StateReader(scene_sources(env.scene))
+        self._reader = StateReader(world.sources())
         self.state = {
             **self._mirror.state,
             **self._reader.tensors,
@@ -170,6 +251,7 @@ class DirectTask(Task):
         rows, alike = lanes.cpu(), self._facts.alike
         self.set_state({key: x[rows] if key in alike else x for key, x in self._pristine.items()})
         tensors.make_alike(self.env, self._facts.rows, self._facts.histories, lanes)
+        self.world.place(groups.seeds, lanes)
         self._draws.begin_step(-1)
         with self._draws.call("startup", None, True), torch.no_grad():
             self.world.begin()
@@ -198,30 +280,15 @@ class DirectTask(Task):
 
     @torch.no_grad()
     def step(self, command: Tensor) -> None:
-        env, world = self.env, self.world
+        world = self.world
         world.sim.activate()
         self._draws.begin_step(self.step_count)
         with self._draws.call("step", None, self._everything):
-            action = self._groups.actions[:, : self.num_dofs].clone()
-            given = _noisy(env, "action", action)
-            if self._robot is not None:
-                self._robot.applied = action, given.clone()
-            env._pre_physics_step(given)
-            for _ in range(env.cfg.decimation):
-                env._sim_step_counter += 1
-                env._apply_action()
-                env.scene.write_data_to_sim()
-                env.sim.step(render=False)
-                env.scene.update(dt=env.physics_dt)
-            env.episode_length_buf += 1
-            world.count(world.steps + 1)
-            env.reset_terminated[:], env.reset_time_outs[:] = env._get_dones()
-            env.reset_buf = env.reset_terminated | env.reset_time_outs
-            env.reward_buf = env._get_rewards()
+            reward, terminated, time_outs = world.advance(self._groups.actions[:, : self.num_dofs].clone())
         world.take_failures(self.unstable, self.contact_overflows)
-        self.state["reward_buf"].copy_(env.reward_buf)
-        self.state["reset_buf"].copy_(env.reset_terminated)
-        self._time_outs.copy_(env.reset_time_outs)
+        self.state["reward_buf"].copy_(reward)
+        self.state["reset_buf"].copy_(terminated)
+        self._time_outs.copy_(time_outs)
         self._sync()
 
     # episodes
@@ -243,8 +310,7 @@ class DirectTask(Task):
                 for some in ids.tensor_split([1]) if whole else [ids]:
                     if len(some):
                         with self._draws.call("reset", some, self._everything):
-                            self.env._reset_idx(some)
-                self.env.episode_length_buf[ids] = 0  # some classes spread the first episodes
+                            self.world.reset(some)
             self._unmasked.restore(mask)
         self._first_progress.zero_()
         if self._spread and self.step_count < EVALUATION_STEP:  # as rsl_rl begins a training
@@ -260,27 +326,15 @@ class DirectTask(Task):
     @torch.no_grad()
     def settle(self) -> None:
         """Apply events of intervals, and observe, after the resets of a step."""
-        env = self.env
         self._draws.begin_step(self.step_count)
-        for name, cfg, left in self.world.timers():  # a call for each, so that no event changes another one's draws
-            left -= env.step_dt
-            due = (left < 1e-6).nonzero().flatten()
-            if len(due):
-                with self._draws.call(f"event {name}", due, True):
-                    low, high = cfg.interval_range_s
-                    left[due] = torch.rand(len(due), device=self.device) * (high - low) + low
-                    cfg.func(env, due, **cfg.params)
+        self.world.after_resets()
         erring = nullcontext() if self._robot is None else self._robot.observing()
         with self._draws.call("observe", None, self._everything), erring:
-            observed = self._observed()
+            observed = self.world.observed()
         for group, key in OBSERVED.items():
             if key in self.state:
                 self.state[key].copy_(observed[group])
         self._sync()
-
-    def _observed(self) -> dict[str, Tensor]:
-        observed = self.env._get_observations()
-        return {**observed, "policy": _noisy(self.env, "observation", observed["policy"])}
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return state["reward_buf"]
@@ -303,6 +357,8 @@ class DirectTask(Task):
 
     def restart(self) -> None:
         self.set_state(self._first)
+        evaluates = EVALUATION_STEP <= self.step_count < 2 * EVALUATION_STEP
+        self.world.place(self._groups.seeds, self._groups.lanes, evaluates)
 
 
 def _noisy(env: Any, which: str, x: Tensor) -> Tensor:
@@ -329,13 +385,22 @@ def without_startup() -> Iterator[None]:
         EventManager.apply = apply
 
 
+def world_of(source: Source) -> type[DirectWorld]:
+    """Return the class that drives a task's environment."""
+    if source.is_direct:
+        return DirectWorld
+    from envcoder_bench.sources.isaaclab_tasks.own_class import OwnWorld
+
+    return OwnWorld
+
+
 @functools.cache
 def probe(source: Source, num_envs: int = 37) -> tuple[DirectWorld, dict[str, Tensor]]:
     """Return a world of ``num_envs``, a prime that no other axis has, after steps, and what it observes."""
-    world = DirectWorld(source, num_envs, "cpu")
-    env = world.env
+    world = world_of(source)(source, num_envs, "cpu")
     with seeded(0), quiet(), torch.no_grad():
-        env.reset()
+        world.reset(torch.arange(num_envs))
         for _ in range(3):
-            observed = env.step(2.0 * torch.rand_like(env.actions) - 1.0)[0]
+            world.advance(2.0 * torch.rand(num_envs, world.num_actions) - 1.0)
+            observed = world.observed()
     return world, {key: observed[group] for group, key in OBSERVED.items() if group in observed}

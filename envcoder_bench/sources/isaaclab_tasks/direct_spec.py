@@ -81,13 +81,12 @@ def direct_spec(source: Source, train: dict[str, Any], clip_actions: float) -> T
 @functools.lru_cache(maxsize=16)
 def _facts(source: Source, clip_actions: float) -> Any:
     from envcoder_bench.sources.isaaclab_tasks.direct import DirectFacts, probe
-    from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
     from envcoder_bench.sources.term_tasks.state_reader import StateReader
 
     world, observed = probe(source)
     env = world.env
     rows = tensors.rows_of(env, env.num_envs)
-    scene = StateReader(scene_sources(env.scene)).fields()
+    scene = StateReader(world.sources()).fields()
     names = {slot[0]: slot for slot in rows if not slot[1]}
     keys = {name: slot for name, slot in names.items() if not name.startswith("_") and name not in _RESERVED}
     widths = {key: x.shape[1] for key, x in observed.items()}
@@ -97,7 +96,7 @@ def _facts(source: Source, clip_actions: float) -> Any:
     }
     fields |= {
         **scene,
-        "actions": actions(env.actions.shape[-1]),
+        "actions": actions(world.num_actions),
         "progress_buf": PROGRESS,
         "reward_buf": Field((), "-", "the reward of the task's own class; its mean is the fitness"),
         **{key: Field((width,), "-", "what it observes") for key, width in widths.items()},

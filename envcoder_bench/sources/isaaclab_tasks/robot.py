@@ -198,12 +198,12 @@ class DirectRobot(IsaacLabRobot):
     """The robot of a task whose environment is a class of its own, which keeps the actions itself.
 
     Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, the method of many classes.
-
-    Attributes:
-        applied: actions of the last step ``(num_envs, width)``, and what the class was given of them, with its noise.
     """
 
-    applied: tuple[Tensor, Tensor] | None = None
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        if not world.shows_actions:
+            self.notes.append("delay: the class observes actions as they were applied")
 
     def _find_feet(self) -> list[int] | None:
         return [k for k, body in enumerate(self.body_names) if re.search("foot|feet", body.lower())] or None
@@ -218,8 +218,8 @@ class DirectRobot(IsaacLabRobot):
     def observing(self) -> Iterator[None]:
         """Let the class observe inside the block what sensors measure, and late actions as they were asked."""
         env, changed = self._world.env, {}
-        if self.applied is not None:
-            applied, given = self.applied
+        if self._world.applied is not None:
+            applied, given = self._world.applied
             shown, asked = env.actions, self._asked[:, : applied.shape[1]]
             late = (asked != applied).any(dim=1, keepdim=True) & (shown == given).all(dim=1, keepdim=True)
             changed["actions"] = shown, shown.clone()

@@ -13,6 +13,7 @@ from isaaclab.utils.buffers import TimestampedBuffer
 from torch import Tensor
 
 from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+from envcoder_bench.sources.term_tasks.world import first_levels
 from isaaclab_mujoco.stage.waits import note_outdated
 
 DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
@@ -25,11 +26,13 @@ class SceneState:
     Attributes:
         scene, sim: Isaac Lab's.
         steps: control steps so far.
+        evaluates: whether policies are evaluated, in which environments stay on their levels of a terrain.
     """
 
     scene: Any
     sim: Any
     steps: int
+    evaluates = False
 
     @property
     def assets(self) -> dict[str, Any]:
@@ -92,9 +95,33 @@ class SceneState:
         for sensor in self.scene.sensors.values():
             note_outdated(sensor, None)
 
-    def count(self, steps: int) -> None:
-        """Set the number of control steps so far, which curricula read."""
-        self.steps = steps
+    def keep_levels(self) -> None:
+        """Let environments stay on their levels of a terrain in evaluations."""
+        terrain = self.scene.terrain
+        update = terrain.update_env_origins
+
+        def update_env_origins(view: Any, *args: Any) -> None:
+            if not self.evaluates:
+                update.__func__(view, *args)
+
+        terrain.__class__ = type("Terrain", (type(terrain),), {"update_env_origins": update_env_origins})
+
+    def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
+        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
+
+        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
+        where policies are evaluated, lanes are spread evenly over all levels and stay there.
+        """
+        self.sim.activate()
+        self.evaluates, terrain, count = evaluates, self.scene.terrain, int(lanes.max()) + 1
+        if terrain is None or terrain.terrain_origins is None:
+            return
+        origins = terrain.terrain_origins
+        levels, columns = origins.shape[:2]
+        most = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
+        terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
+        terrain.terrain_levels.copy_(first_levels(levels, evaluates, seeds, lanes, most))
+        terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])
 
     def sense(self) -> None:
         """Compute the poses of bodies that were written since; sensors compute their data when they are read."""

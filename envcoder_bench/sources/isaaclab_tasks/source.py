@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import importlib.util
@@ -29,6 +30,7 @@ from mujoco_batches.compat.warp_start import start_warp
 INSTALL = "isaaclab_mujoco is not installed: see docs/isaaclab.md"
 ENV_CLASS = "isaaclab.envs:ManagerBasedRLEnv"
 _ENV, _AGENT = "env_cfg_entry_point", "rsl_rl_cfg_entry_point"
+_OWN = ("step", "reset", "check_reset", "compute_observations")  # methods of LeggedLab's environments
 _WHOLE_SCENE = ("randomize_physics_scene_gravity",)  # functions of events that change all environments
 
 
@@ -80,8 +82,14 @@ class Source:
         made = _environment(self.task_id)
         return isinstance(made, type) and issubclass(made, DirectRLEnv)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether its environment is another class, which steps, resets and observes as LeggedLab's ``BaseEnv``."""
+        made = _environment(self.task_id)
+        return isinstance(made, type) and not self.is_direct and all(callable(getattr(made, x, None)) for x in _OWN)
+
     def own_environment(self) -> tuple[Any, Any]:
-        """Return a new copy of the config of a ``DirectRLEnv``, and the class."""
+        """Return a new copy of the config of an environment class, and the class."""
         return _configs(self.task_id)[_ENV](), _environment(self.task_id)
 
     def rl_cfg(self) -> Mapping[str, Any]:
@@ -116,9 +124,11 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     _install()
-    for module in [package, f"{package}.tasks"] if package else ["isaaclab_tasks"]:
-        if name not in task_ids() and (module == package or module == "isaaclab_tasks" or _is_inside(package, "tasks")):
+    for module in [package, f"{package}.tasks", f"{package}.envs"] if package else ["isaaclab_tasks"]:
+        inside = module.rpartition(".")[2] if package else ""
+        if name not in task_ids() and (module in (package, "isaaclab_tasks") or _is_inside(package, inside)):
             _import(task, module)
+            _register_own(package)
     if name not in task_ids():
         known = task_ids(package)
         there = f"there are {', '.join(known)}" if known else f"{package or 'isaaclab_tasks'} registers none"
@@ -126,6 +136,19 @@ def find_source(task: str) -> Source:
     source = Source(task, name, package, _digest(package))
     _refuse_other_environments(source)
     return source
+
+
+def _register_own(package: str) -> None:
+    """Put the tasks of a package's registry such as LeggedLab's, ``task_registry``, into gymnasium's."""
+    import gymnasium
+
+    modules = [module for name, module in sys.modules.items() if package and f"{name}.".startswith(f"{package}.")]
+    registries = {id(x): x for module in modules if (x := vars(module).get("task_registry")) is not None}
+    for registry in registries.values():
+        for name, made in getattr(registry, "task_classes", {}).items():
+            kwargs = {_ENV: registry.env_cfgs[name], _AGENT: registry.train_cfgs[name]}
+            if name not in gymnasium.registry:
+                gymnasium.register(name, entry_point=made, disable_env_checker=True, kwargs=kwargs)
 
 
 def task_ids(package: str = "") -> list[str]:
@@ -201,7 +224,7 @@ def _configs(task_id: str) -> dict[str, Any]:
             if isinstance(entry, str):
                 module, _, name = entry.partition(":")
                 entry = getattr(importlib.import_module(module), name)
-            found[key] = entry if callable(entry) else (lambda entry=entry: entry.copy())
+            found[key] = entry if callable(entry) else (lambda entry=entry: copy.deepcopy(entry))
     return found
 
 
@@ -215,8 +238,6 @@ def _environment(task_id: str) -> Any:
 
 
 def _refuse_other_environments(source: Source) -> None:
-    from isaaclab.envs import DirectRLEnvCfg, ManagerBasedRLEnv, ManagerBasedRLEnvCfg
-
     what = "its class cannot be imported"
     try:
         with quiet():
@@ -225,19 +246,27 @@ def _refuse_other_environments(source: Source) -> None:
             cfg = _configs(source.task_id)[_ENV]()
     except Exception as error:
         raise ValueError(f"{source.address}: {what}: {described(error, source.package)}") from None
+    events = cfg.domain_rand.events if source.is_own else cfg.events if source.is_direct else None
+    if not source.is_own:
+        _refuse_other_configs(source, made, cfg)
+    if events:
+        shared = shared_by_groups(SimpleNamespace(events=dict(_events(events))))
+        if shared is not None:
+            raise ValueError(f"{source.address}: the event '{shared[1]}' {shared[2]}: register it with {shared[3]}")
+
+
+def _refuse_other_configs(source: Source, made: Any, cfg: Any) -> None:
+    from isaaclab.envs import DirectRLEnvCfg, ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
     if not source.is_direct and made is not ManagerBasedRLEnv:
-        why = f"its environment is {getattr(made, '__name__', made)}, a class of its own"
-        raise ValueError(f"{source.address}: {why}, and only tasks of {ENV_CLASS} and DirectRLEnv are supported")
+        why = f"its environment is {getattr(made, '__name__', made)}, a class of its own without {', '.join(_OWN)}"
+        raise ValueError(f"{source.address}: {why}; tasks of {ENV_CLASS}, DirectRLEnv and with these are supported")
     wanted = DirectRLEnvCfg if source.is_direct else ManagerBasedRLEnvCfg
     if not isinstance(cfg, wanted):
         raise ValueError(f"{source.address}: its config is a {type(cfg).__name__}, not a {wanted.__name__}")
     terrain = getattr(cfg, "terrain", None) or getattr(cfg.scene, "terrain", None)
     if source.is_direct and getattr(terrain, "terrain_type", "plane") != "plane":
         raise ValueError(f"{source.address}: its terrain is generated, and a DirectRLEnv is ranked on a plane")
-    if source.is_direct and cfg.events:
-        shared = shared_by_groups(SimpleNamespace(events=dict(_events(cfg.events))))
-        if shared is not None:
-            raise ValueError(f"{source.address}: the event '{shared[1]}' {shared[2]}: register it with {shared[3]}")
 
 
 def _events(events: Any) -> Iterable[tuple[str, Any]]:

@@ -16,10 +16,10 @@ from envcoder_bench.tasks.spec import TaskSpec
 def isaaclab_spec(task: str) -> TaskSpec:
     """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
     source = find_source(task)
-    if source.is_direct:
+    if source.is_direct or source.is_own:
         from envcoder_bench.sources.isaaclab_tasks.direct_spec import direct_spec
 
-        finite = bool(source.own_environment()[0].is_finite_horizon)
+        finite = bool(getattr(source.own_environment()[0], "is_finite_horizon", False))
         return direct_spec(source, _train(source, finite), _limit(source))
     facts = facts_of(task)
     from envcoder_bench.sources.isaaclab_tasks.task import IsaacLabTask

@@ -51,8 +51,7 @@ class World(SceneState, world.World):
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         self.cfg = cfg = facts.env_cfg()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
-        self.num_envs, self.reads, self.steps, self.evaluates = num_envs, 0, 0, False
-        self.group_size = num_envs
+        self.num_envs, self.reads, self.steps, self.group_size = num_envs, 0, 0, num_envs
         with seeded(SEED, device):
             SimulationContext.clear_instance()
             self.sim = SimulationContext(cfg.sim)
@@ -60,7 +59,7 @@ class World(SceneState, world.World):
             self.sim.reset()
             self.scene.update(dt=cfg.sim.dt)
         if self.scene.terrain is not None:
-            self._keep_levels(self.scene.terrain)
+            self.keep_levels()
         self.warnings: dict[str, int] = {}  # the engine counts none
         self.parts = Parts(None, self, [])
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -72,16 +71,6 @@ class World(SceneState, world.World):
         self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int64, device=device)
         self._flags: dict[str, list[str | None]] = {}  # which data of sensors are outdated after a graph
         self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
-
-    def _keep_levels(self, terrain: Any) -> None:
-        """Let environments stay on their levels of a terrain in evaluations."""
-        update = terrain.update_env_origins
-
-        def update_env_origins(view: Any, *args: Any) -> None:
-            if not self.evaluates:
-                update.__func__(view, *args)
-
-        terrain.__class__ = type("Terrain", (type(terrain),), {"update_env_origins": update_env_origins})
 
     # what blocks and checkpoints ask for
 
@@ -97,22 +86,8 @@ class World(SceneState, world.World):
     # the simulation
 
     def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
-        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
-
-        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
-        where policies are evaluated, lanes are spread evenly over all levels and stay there.
-        """
-        self.sim.activate()
-        self.evaluates, self.draws = evaluates, Draws(seeds, lanes, self.draws.step)
-        terrain, count = self.scene.terrain, int(lanes.max()) + 1
-        if terrain is None or terrain.terrain_origins is None:
-            return
-        origins = terrain.terrain_origins
-        levels, columns = origins.shape[:2]
-        most = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
-        terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
-        terrain.terrain_levels.copy_(world.first_levels(levels, evaluates, seeds, lanes, most))
-        terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])
+        self.draws = Draws(seeds, lanes, self.draws.step)
+        super().place(seeds, lanes, evaluates)
 
     def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
         """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it by the last of each stage."""

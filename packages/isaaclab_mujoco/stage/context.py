@@ -20,11 +20,9 @@ class SimulationContext:
         NO_GUI_OR_RENDERING, NO_RENDERING, PARTIAL_RENDERING, FULL_RENDERING = -1, 0, 1, 2
 
     def __init__(self, cfg: Any = None) -> None:
-        from isaaclab.sensors import RayCaster  # pyright: ignore[reportMissingImports]
         from isaaclab.sim import SimulationCfg  # pyright: ignore[reportMissingImports]
 
-        # a class attribute, in which a second simulation would find the terrain of the first, and fail to validate it
-        self._meshes = RayCaster.meshes = {}
+        self._meshes = _new_meshes()
         self.cfg = SimulationCfg() if cfg is None else cfg
         type(self)._instance = self
         self.cfg.device = self.device = app.usable(self.cfg.device)
@@ -40,6 +38,7 @@ class SimulationContext:
     @classmethod
     def clear_instance(cls) -> None:
         cls._instance = None
+        _new_meshes()
         STAGE.clear()
         app.subscribed.clear()
 
@@ -120,6 +119,18 @@ class SimulationContext:
         if name.startswith("_"):
             raise AttributeError(name)
         raise NotSupported(f"SimulationContext.{name}: isaaclab_mujoco does not have this")
+
+
+def _new_meshes() -> dict[str, Any]:
+    """Return a new dict of meshes for ray casters.
+
+    It is an attribute of their class, in which a second simulation would find the terrain of the first. An environment
+    validates its config, with the class and its meshes in it, before it makes a simulation.
+    """
+    from isaaclab.sensors import RayCaster  # pyright: ignore[reportMissingImports]
+
+    RayCaster.meshes = {}
+    return RayCaster.meshes
 
 
 class SimulationManager(metaclass=FakeMeta):

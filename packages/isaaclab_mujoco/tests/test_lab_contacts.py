@@ -147,10 +147,11 @@ def test_rays_and_feet_meet_the_same_triangles(make, cfgs):
     feet = [name.endswith("foot") for name in robot.body_names]
     place = robot.data.body_pos_w[:, feet]
     assert (place[..., 2] - 0.1 * place[..., 0]).flatten().tolist() == pytest.approx([0.02] * 8, abs=5e-3)
-    # a second simulation in the process has meshes of its own
-    meshes, second = dict(RayCaster.meshes), SimulationContext(cfg.sim)
-    assert list(meshes) == ["/World/ground"] and second is not env.sim and not RayCaster.meshes
+    # a second simulation in the process has meshes of its own; an environment validates its config before it makes one
+    meshes = dict(RayCaster.meshes)
+    SimulationContext.clear_instance()
     cfg.validate()
+    assert list(meshes) == ["/World/ground"] and not RayCaster.meshes and SimulationContext(cfg.sim) is not env.sim
     env.sim.activate()
     assert RayCaster.meshes == meshes
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from lab_robots import write
 
 from isaaclab_mujoco import checkout
@@ -121,6 +122,13 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys):
     assert "hid.device was called, and hid is not installed" in refused(tmp_path, monkeypatch, capsys, "s.py")
     (tmp_path / "assets.yaml").write_text("- a\n- b")
     assert "assets.yaml: it must have lines NAME: FILE" in refused(tmp_path, monkeypatch, capsys, "s.py")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch has CUDA")
+def test_tensors_on_a_device_that_is_not_here_are_one_line():
+    with pytest.raises((AssertionError, RuntimeError)) as error:
+        torch.zeros(1, device="cuda")
+    assert "CUDA" in line_of(error.value) and "the device cpu" in line_of(error.value)
 
 
 def test_cameras_and_video_are_refused(tmp_path, monkeypatch, capsys):

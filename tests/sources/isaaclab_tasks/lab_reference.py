@@ -8,8 +8,10 @@ from isaaclab.managers import EventManager
 from isaaclab.sim import SimulationContext
 from rows_stream import NamedFunc, RowsStream
 
+from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaaclab_tasks.direct import without_startup
 from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
+from envcoder_bench.sources.isaaclab_tasks.world import SEED
 from envcoder_bench.sources.term_tasks.draws import drawing
 from envcoder_bench.sources.term_tasks.quiet import quiet
 
@@ -18,11 +20,12 @@ class Reference:
     """Isaac Lab's environment of a config; ``step`` returns its results by name."""
 
     def __init__(self, cfg, num_envs):
-        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed = num_envs, 0.0, 42
+        cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed = num_envs, 0.0, None
         self.seeds, self.lanes = torch.zeros(num_envs, dtype=torch.int64), torch.arange(num_envs)
         self.at = -1
         SimulationContext.clear_instance()
-        with quiet(), without_startup():  # some events add to what they find, so that they must not be applied twice
+        # some events add to what they find, so that they must not be applied twice
+        with seeded(SEED), quiet(), without_startup():
             self.env = env = ManagerBasedRLEnv(cfg)
             SimulationContext.instance()._stage = {}
         # in Isaac Lab a manager of events draws before and after the simulation starts

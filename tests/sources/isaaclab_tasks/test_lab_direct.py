@@ -10,7 +10,10 @@ import envcoder_bench
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import EnvGroups
 
+SEED = 42  # of terrains
+
 PLAIN, DRAWING = "isaaclab:small_direct:Small-Plain-v0", "isaaclab:small_direct:Small-Drawing-v0"
+OWN, OWN_PLAIN = "isaaclab:small_own:small_legs", "isaaclab:small_own:small_plain"
 SIZE, STEPS = 3, 60
 
 
@@ -44,7 +47,7 @@ class Driven:
         task.prepare_reset(ended)
         task.settle()
         names = ["obs_buf", "critic_buf", "height", "last_actions", "robot.joint_acc", "robot.body_pos_w"]
-        return {**results, **{name: task.state[name].clone() for name in names}}
+        return {**results, **{name: task.state[name].clone() for name in names if name in task.state}}
 
 
 def test_groups_are_bitwise_the_class_itself():
@@ -69,8 +72,38 @@ def test_groups_are_bitwise_the_class_itself():
     assert ends >= SIZE
 
 
-def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_checkpoint():
-    among, alone = Driven(DRAWING, 3, seeds=(0, 1, 0)), Driven(DRAWING, 1)
+def test_groups_are_bitwise_a_class_that_resets_and_observes_in_its_step():
+    driven = Driven(OWN_PLAIN, 2)
+    from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
+
+    SimulationContext = type(driven.task.world.sim)
+    SimulationContext.clear_instance()
+    cfg, make = driven.task._facts.source.own_environment()
+    cfg.scene.num_envs, cfg.scene.env_spacing, cfg.scene.seed, cfg.device = SIZE, 0.0, SEED, "cpu"
+    own, terrain = make(cfg, True), driven.task.env.scene.terrain
+    for name in TERRAIN:
+        getattr(own.scene.terrain, name).copy_(getattr(terrain, name)[:SIZE])
+    lags = driven.task.env.action_buffer.time_lags[:SIZE]
+    own.action_buffer.set_time_lag(lags, torch.arange(SIZE))
+    own.reset(torch.arange(SIZE))
+    own.compute_observations()
+    ends = 0
+    for k, action in enumerate(actions(SIZE, 8, STEPS)):
+        mine = driven.step(action)
+        own.sim.activate()
+        actor, reward, ended, extras = own.step(action)
+        ends += int(ended.sum())
+        for group in (slice(0, SIZE), slice(SIZE, None)):
+            assert torch.equal(mine["reward_buf"][group], reward), k
+            assert torch.equal(mine["ended"][group], ended), k
+            assert torch.equal(mine["obs_buf"][group], actor), k
+            assert torch.equal(mine["critic_buf"][group], extras["observations"]["critic"]), k
+    assert ends >= SIZE
+
+
+@pytest.mark.parametrize("address", [DRAWING, OWN])
+def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_checkpoint(address):
+    among, alone = Driven(address, 3, seeds=(0, 1, 0)), Driven(address, 1)
     steps, results = actions(SIZE, 8, STEPS), []
     for k, action in enumerate(steps):
         results.append(among.step(action))
@@ -89,9 +122,10 @@ def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_chec
             for name, x in alone.step(action).items():
                 assert torch.equal(results[k][name][group * SIZE : (group + 1) * SIZE], x), (k, name)
     assert sum(int(x["ended"][:SIZE].sum()) for x in results) >= SIZE
-    centres = among.task.env.robot.root_physx_view.get_coms()[:, 0, 0].split(SIZE)
-    assert torch.equal(centres[0], centres[2]) and not torch.equal(centres[0], centres[1])
-    assert torch.cat(centres).abs().max() <= 0.05  # the event was applied once
+    view = among.task.env.robot.root_physx_view
+    masses, centres = view.get_masses()[:, 0].split(SIZE), view.get_coms()[:, 0, 0]
+    assert torch.equal(masses[0], masses[2]) and not torch.equal(masses[0], masses[1])
+    assert centres.abs().max() <= 0.05  # the event was applied once
     assert not torch.equal(results[-1]["obs_buf"][:SIZE], results[-1]["obs_buf"][SIZE : 2 * SIZE])
 
 

@@ -1,0 +1,356 @@
+"""A search by an agent: it has the tools of ``envcoder-bench mcp`` for a time, then the harness chooses.
+
+::
+
+    agents/TASK/K/
+        session.json       seconds and characters so far, and how it ended
+        campaign/          the state of the tools, see serve/campaign.py
+        transcript.jsonl   every call with its answer
+        agent.log          what the agent's command printed
+    searches/TASK/K/       what it ranked, as a search: archive, validation and report
+
+The agent's command runs in a folder elsewhere, with ``TASK.md`` and ``mcp.json`` alone. The harness counts the time and
+what passes the tools; what an agent thinks, reads and writes elsewhere it cannot count.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from envcoder_bench import __version__
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.results.rows import FAILED_AT_LOAD
+from envcoder_bench.run.folder.policies import open_run
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.inputs import described
+from envcoder_bench.run.lint import judge_run
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.score.protocol import AGENT_MINUTES, AGENT_TOKENS, CANARY, VALIDATION_SEEDS, ScoredTask
+from envcoder_bench.search import launch
+from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name, write_archive
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.rounds import record_again, record_round
+from envcoder_bench.search.screen import View
+from envcoder_bench.serve.campaign import DONE, QUEUED, RUNNING, Campaign, Job, State
+from envcoder_bench.serve.server import INSTALL, TOOLS, served
+from envcoder_bench.serve.tools import Tools
+
+CHARACTERS = 4  # of a token
+SAVE_SECONDS, POLL_SECONDS, STOP_SECONDS = 5.0, 0.1, 10.0
+LEFT, TIME, TOKENS = "it left", "the time was over", "the tokens were used up"  # how a session ends
+# without seeds that the harness holds, and without files that a search does not need
+TOOLS_GIVEN = tuple(name for name in TOOLS if name not in ("final", "policy"))
+_HIDDEN = {"PYTHONPATH", "VIRTUAL_ENV"}  # variables of this process, which say where the repository is
+_TASK = """# {task}
+
+The policy should: {description}. You write the functions that shape its training, in Python; `describe` says which, and
+what the state holds. You have {minutes:.0f} minutes and {tokens:,} tokens of calls and answers.
+
+Use the tools of the server `envcoder-bench` in `mcp.json`: `describe`, `check`, `plan`, `rank`, `status`, `result`.
+`rank` trains candidates. Those count that are ranked with the default number of iterations, and done
+in time. When you have ended or the time is over, the best of them train again with other seeds, which choose one.
+{again}
+What you ranked is the only thing that counts. Policies, files and what you say are not read.
+"""
+_AGAIN = "\nThis session was interrupted. `status` says what was ranked before.\n"
+
+
+@dataclass
+class Session:
+    """How far an agent's session is.
+
+    Attributes:
+        seconds: during which it had the tools.
+        read, written: characters of answers, and of calls.
+        ended: how it ended; empty before.
+    """
+
+    seconds: float = 0.0
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    starts: int = 0
+    ended: str = ""
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return 60.0 * AGENT_MINUTES - self.seconds
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of calls and answers, estimated from their characters."""
+        return (self.read + self.written) // CHARACTERS
+
+
+_SESSION = TypeAdapter(Session)
+
+
+@dataclass
+class AgentSearch:
+    """The inputs of an agent's search.
+
+    Attributes:
+        home, search: the folders of its session, and of the search that is made of it.
+        seed: the first of its seeds.
+        words: ``key=value`` of all runs of the task.
+        more: further ``key=value`` of the search.
+    """
+
+    home: Path
+    search: Path
+    model: str
+    command: str
+    task: ScoredTask
+    seed: int
+    words: Sequence[str]
+    more: Sequence[str] = ()
+    session: Session = field(default_factory=Session)
+
+    def __post_init__(self) -> None:
+        if self._file.is_file():
+            self.session = _SESSION.validate_json(self._file.read_bytes())
+
+    @property
+    def _file(self) -> Path:
+        return self.home / "session.json"
+
+    @property
+    def transcript(self) -> Path:
+        return self.home / "transcript.jsonl"
+
+    def campaign(self) -> Campaign:
+        state = State(task=self.task.address, overrides=[*self.words], next_seed=self.seed, every=10**6)
+        return Campaign(self.home / "campaign", state)
+
+    def save(self) -> None:
+        write_atomic(self._file, _SESSION.dump_json(self.session, indent=1) + b"\n")
+
+    def run(self, view: View) -> bool:
+        """Run what is left of it; return whether it is finished. Raises UserError if the agent cannot start."""
+        if not self.session.ended and not self._play(view):
+            return False
+        if not (self.search / "config.yaml").is_file():
+            self._record()
+        return launch.resume(self.search, view).stopped is None
+
+    def runs(self) -> list[RunFolder]:
+        """Return the runs of its session."""
+        campaign = self.campaign()
+        return [RunFolder(campaign.run(job)) for job in campaign.state.jobs]
+
+    # the session
+
+    def _play(self, view: View) -> bool:
+        """Let the agent work until it leaves or its limits are reached; return False if ``view`` stops it."""
+        session, campaign = self.session, self.campaign()
+        desk = Path(tempfile.mkdtemp(prefix="agent_"))
+        tools = Tools(campaign, desk.resolve())
+        session.starts += 1
+        try:
+            with view.stop, served(tools, self.home, _Meter(self, campaign), TOOLS_GIVEN) as (address, token):
+                tools.runner.start()
+                agent = start_agent(self.command, self._furnish(desk, address, token), self.home / "agent.log")
+                try:
+                    self._wait(agent, campaign, view)
+                finally:
+                    end_agent(agent)
+                    tools.runner.stop()
+        finally:
+            shutil.rmtree(desk, ignore_errors=True)
+            self.save()
+        return bool(session.ended)
+
+    def _furnish(self, desk: Path, address: str, token: str) -> Path:
+        """Write the agent's task, and how to reach its tools, into its folder."""
+        server = {"type": "http", "url": address, "headers": {"Authorization": f"Bearer {token}"}}
+        write_atomic(desk / "mcp.json", json.dumps({"mcpServers": {"envcoder-bench": server}}, indent=1))
+        text = _TASK.format(
+            task=self.task.name,
+            description=self.task.description,
+            minutes=self.session.left / 60,
+            tokens=AGENT_TOKENS - self.session.tokens,
+            again=_AGAIN if self.session.calls else "",
+        )
+        write_atomic(desk / "TASK.md", text)
+        return desk
+
+    def _wait(self, agent: subprocess.Popen, campaign: Campaign, view: View) -> None:
+        session, saved = self.session, time.monotonic()
+        last = saved
+        while view.stop.by is None:
+            time.sleep(POLL_SECONDS)
+            now = time.monotonic()
+            session.seconds, last = session.seconds + now - last, now
+            if now - saved > SAVE_SECONDS:
+                self.save()
+                saved = now
+            code = agent.poll()
+            if code and not session.calls:
+                raise UserError(f"--agent ended with exit code {code} before any call: see {self.home / 'agent.log'}")
+            # what was handed in before it left is still trained
+            pending = any(job.status in (QUEUED, RUNNING) for job in campaign.state.jobs)
+            if code is not None and not pending:
+                session.ended = LEFT
+            elif session.left <= 0:
+                session.ended = TIME
+            elif session.tokens >= AGENT_TOKENS and not pending:
+                session.ended = TOKENS
+            if session.ended:
+                return
+
+    # what it ranked, as a search
+
+    def _record(self) -> None:
+        """Write the folder of the search."""
+        jobs = [job for job in self.campaign().state.jobs if job.kind == "rank" and job.status == DONE]
+        spec = described(self.task.address, self.words)
+        size, sources = spec.config.learning_iterations, baseline_sources(spec.task, spec.config.task)
+        archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
+        part = self.search.with_name(f"{self.search.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        names: dict[str, str] = {}  # in the archive, by the agent's
+        rounds: list[Round] = []
+        # a candidate that was ranked with another number of iterations alone is that of a race that stopped it
+        for job in sorted(jobs, key=lambda job: job.iterations != size):
+            archive, round = self._add(archive, job, len(rounds) + 1, names, job.iterations == size)
+            rounds += [round] if round is not None else []
+        rounds = rounds or [Round(1)]
+        rounds[0].usage = Usage(
+            self.session.calls, self.session.read // CHARACTERS, self.session.written // CHARACTERS, None
+        )
+        settings = [f"num_iters={len(rounds)}", f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", "seeds=1"]
+        words = [*settings, f"seed={self.seed}", *self.words, *self.more, f"num_iters={len(rounds)}"]
+        folder = launch.adopt(self.task.address, self.model, self.task.description, words, part)
+        for round in rounds:
+            folder.write_sources([*round.ready, *(proposal for proposal, _, _ in round.failed)])
+            folder.write_round(round)
+        write_archive(folder.archive, archive)
+        if self.transcript.is_file():
+            shutil.copy(self.transcript, folder.transcript)
+        shutil.rmtree(self.search, ignore_errors=True)
+        part.rename(self.search)
+
+    def _add(
+        self, archive: Archive, job: Job, number: int, names: dict[str, str], whole: bool
+    ) -> tuple[Archive, Round | None]:
+        """Return the archive with a ranking, and the round that it is; None without new candidates."""
+        campaign = self.campaign()
+        run = open_run(campaign.run(job))
+        rows = run.rows
+        new = [name for name in job.candidates if name not in names]
+        names.update({name: proposal_name(number, k) for k, name in enumerate(new)})
+        if not whole:
+            rows = [replace(row, stopped_at=job.iterations) for row in rows if row.candidate in new]
+        rows = [replace(row, candidate=names.get(row.candidate, row.candidate)) for row in rows]
+        if not new:
+            return (record_again(archive, rows) if whole else archive), None
+        round, faults = Round(number), {row.candidate: row.fault for row in rows if row.status == FAILED_AT_LOAD}
+        for name in new:
+            source = campaign.source(name).read_text(encoding="utf-8")
+            proposal = Proposal(names[name], source, (), f"{name}, ranked by {job.name}")
+            fault = faults.get(proposal.name)
+            if fault is None:
+                round.ready.append(proposal)
+            else:
+                round.failed.append((proposal, FAILED_AT_LOAD, fault.without_folders()))
+        judged = judge_run(run.folder, run.spec, new)
+        twins = {
+            names[name]: replace(verdict, same_as=names.get(verdict.same_as, verdict.same_as))
+            for name, verdict in judged.items()
+        }
+        return record_round(archive, round, rows, verdicts=twins), round
+
+
+@dataclass
+class _Meter:
+    """Counts and records the calls of an agent, and refuses those beyond its limits; see ``serve.server.Watch``."""
+
+    search: AgentSearch
+    campaign: Campaign
+    lock: Any = field(default_factory=threading.Lock)
+
+    def before(self) -> None:
+        session = self.search.session
+        if session.left <= 0 or session.tokens >= AGENT_TOKENS:
+            what = "time is over" if session.left <= 0 else f"{AGENT_TOKENS:,} tokens are used up"
+            raise UserError(f"the {what}", advice="what you ranked counts")
+        with self.campaign.change() as state:  # a ranking must end in the time that is left
+            state.budget = self.campaign.used + session.left
+
+    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> None:
+        session, text = self.search.session, json.dumps(arguments, ensure_ascii=False)
+        record: dict[str, Any] = {"type": "call", "second": round(session.seconds, 1), "tool": tool}
+        record |= {"arguments": json.loads(text), "answer": answer}
+        job = json.loads(answer).get("job")
+        if tool == "rank" and job is not None:
+            names = self.campaign.job(job).candidates
+            record["sources"] = {name: self.campaign.source(name).read_text("utf-8") for name in names}
+        with self.lock:
+            session.calls, session.read = session.calls + 1, session.read + len(answer)
+            session.written += len(text)
+            file = self.search.transcript
+            lines = [] if file.exists() else [self._header()]
+            with open(file, "a", encoding="utf-8") as out:
+                out.writelines(f"{json.dumps(each, ensure_ascii=True)}\n" for each in [*lines, record])
+            self.search.save()
+
+    def _header(self) -> dict[str, Any]:
+        meta = {"model": self.search.model, "task": self.search.task.name, "canary": CANARY}
+        return {"type": "header", "format": 1, "version": __version__, "meta": meta}
+
+
+def agent_command(command: str) -> str:
+    """Return the command of an agent for any working folder. Raises UserError for one that cannot start."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"--agent {command}: {error}") from None
+    if not words:
+        raise UserError("--budget agent needs --agent COMMAND, which starts the agent; see docs/score_model.md")
+    program = shutil.which(words[0])
+    if program is None:
+        raise UserError(f"--agent: {words[0]} is not a command on this machine")
+    if find_spec("mcp") is None:
+        raise UserError(f"--budget agent needs the package mcp: {INSTALL}")
+    return shlex.join([os.path.abspath(program), *words[1:]])
+
+
+def start_agent(command: str, desk: Path, log: Path) -> subprocess.Popen:
+    """Start the command of an agent in its folder."""
+    env = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            shlex.split(command),
+            cwd=desk,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # it is ended with all that it started
+        )
+
+
+def end_agent(agent: subprocess.Popen) -> None:
+    """End an agent and all that it started."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(agent.pid, sent)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            agent.wait(STOP_SECONDS)

@@ -1,0 +1,231 @@
+"""The budget of agents: a scripted client, the limits of its session, a stop, and what becomes of its rankings."""
+
+import contextlib
+import json
+import secrets
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="pip install 'envcoder-bench[mcp]': no mcp")
+import anyio
+import campaigns
+from mcp import Client
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.evaluate import evaluate, resume
+from envcoder_bench.run.hooks import StopRequest
+from envcoder_bench.score import agent, leaderboard
+from envcoder_bench.score.document import score_document
+from envcoder_bench.score.protocol import ScoredTask
+from envcoder_bench.score.run import ScoreFolder, begin, run_score
+from envcoder_bench.search.folder import SearchFolder
+from envcoder_bench.search.providers.transcript import read_records
+from envcoder_bench.search.screen import View
+
+CARTPOLE = ScoredTask("Cartpole", "Cartpole", "balance the pole", "nothing")
+WORDS = ("sim=mujoco_cpu", "device=cpu", "learning_iterations=7")
+
+
+class Scripted(threading.Thread):
+    """An agent in a thread of this process, which reads its folder and talks to the server by HTTP."""
+
+    def __init__(self, desk, script):
+        super().__init__(daemon=True)
+        self._desk, self._script, self.said, self.code = desk, script, [], None
+        self.start()
+
+    def run(self):
+        server = json.loads((self._desk / "mcp.json").read_text())["mcpServers"]["envcoder-bench"]
+
+        async def talk():
+            http = create_mcp_http_client(headers=server["headers"])
+            async with http, Client(streamable_http_client(server["url"], http_client=http)) as client:
+                self.tools = {tool.name for tool in (await client.list_tools()).tools}
+
+                async def call(tool, **arguments):
+                    (content,) = (await client.call_tool(tool, arguments)).content
+                    self.said.append(json.loads(content.text))
+                    return self.said[-1]
+
+                await self._script(call)
+
+        with contextlib.suppress(Exception):  # the server may end first
+            anyio.run(talk)
+        self.code = 0
+
+    def poll(self):
+        return self.code
+
+
+def in_this_process(patch, script):
+    """Let the agent be a thread, and jobs runs of this process."""
+
+    def wait(self, job):
+        campaign, seeds = self._campaign, (f"seed={job.seed}", f"seeds={job.seeds}")
+        self._begin(job)
+        words = [*seeds, f"learning_iterations={job.iterations}", "untrusted=true", *campaign.state.overrides]
+        path = campaign.run(job)
+        if path.is_dir():
+            resume(path)
+        else:
+            evaluate(campaign.state.task, campaign.files(job), overrides=words, output_dir=path)
+        return 0
+
+    patch.setattr("envcoder_bench.serve.jobs.Runner._wait", wait)
+    patch.setattr(agent, "start_agent", lambda command, desk, log: Scripted(desk, script))
+    patch.setattr(agent, "end_agent", lambda started: None)
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """Returns a function that runs the session of a scripted agent, whose rankings have made-up fitness."""
+    campaigns.fake_jobs(
+        monkeypatch, lambda name, seeds: [{"good": 0.9, "bad": 0.1, "long": 0.95}.get(name, 0.5)] * seeds
+    )
+    monkeypatch.setattr(agent, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(agent.Tools, "_expected", lambda *_: None)
+    monkeypatch.setattr(agent, "end_agent", lambda started: None)
+
+    def session(script, begin=None):
+        search = agent.AgentSearch(tmp_path / "home", tmp_path / "search", "m", "agent", CARTPOLE, 20_000, WORDS)
+        started = []
+        monkeypatch.setattr(agent, "start_agent", lambda *args: started.append(Scripted(args[1], script)) or started[0])
+        assert search._play(View())
+        return search, started[0]
+
+    return session
+
+
+async def rank(call, names, **more):
+    answer = await call("rank", sources={name: campaigns.source(text) for name, text in names.items()}, **more)
+    if "job" in answer:
+        await call("status", job=answer["job"], wait=5)
+
+
+@pytest.mark.slow
+def test_what_an_agent_ranked_becomes_a_search(searched):
+    async def script(call):
+        await rank(call, {"long": "exp"}, iterations=9)  # another length: it cannot be chosen
+        await rank(call, {"bad": "sin", "good": "tan"}, seeds=2)
+        await rank(call, {"copy": "tan"})
+
+    search, client = searched(script)
+    assert client.tools == {*agent.TOOLS_GIVEN} and "final" not in client.tools
+    assert "the same as good" in client.said[-1]["error"]["message"] and search.session.ended == agent.LEFT
+    search._record()
+    folder = SearchFolder(search.search)
+    archive = folder.read_archive()
+    assert {a.origin.split(",")[0]: (a.round, a.fitness, a.stopped_at) for a in archive.attempts} == {
+        "bad": (1, pytest.approx(0.1), 0), "good": (1, pytest.approx(0.9), 0), "long": (2, pytest.approx(0.95), 9),
+    }  # fmt: skip
+    assert archive.best().origin.startswith("good") and archive.baselines["human"].fitness == pytest.approx(0.5)
+    # all seeds are the session's, and no call is lost
+    assert all(20_000 <= seed < 30_000 for attempt in archive.attempts for seed in attempt.by_seed)
+    records, _ = read_records(folder.transcript)
+    assert len(records) == 1 + search.session.calls == 1 + len(client.said) and "canary" in records[0]["meta"]
+    assert {name for record in records for name in record.get("sources", ())} == {"long", "bad", "good"}
+    assert folder.read_round(1).usage.requests == search.session.calls and search.session.tokens > 100
+
+
+def test_a_session_ends_with_its_tokens_or_its_time(searched, monkeypatch):
+    async def script(call):
+        for _ in range(50):
+            await call("tasks")
+
+    monkeypatch.setattr(agent, "AGENT_TOKENS", 300)
+    search, _ = searched(script)
+    assert search.session.ended == agent.TOKENS and 300 <= search.session.tokens < 800
+    monkeypatch.setattr(agent, "AGENT_TOKENS", 10**6)
+    monkeypatch.setattr(agent, "AGENT_MINUTES", search.session.seconds / 60)  # a resumed session counts on
+    search.session.ended = ""
+    search.save()
+    search, _ = searched(script)
+    assert search.session.ended == agent.TIME and search.session.starts == 2
+    meter = agent._Meter(search, search.campaign())
+    with pytest.raises(UserError, match="the time is over"):
+        meter.before()
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ({"agent": ""}, "needs --agent COMMAND"),
+        ({"agent": "no-such-command-here"}, "is not a command on this machine"),
+        ({"agent": "'"}, "No closing quotation"),
+        ({"agent": "true", "max_cost": 1.0}, "--max_cost is not for --budget agent"),
+        ({"agent": "true", "model": "evolve"}, "evolve is not an agent"),
+        ({"agent": "true", "budget": "search"}, "--agent needs --budget agent"),
+    ],
+)
+def test_an_agent_that_cannot_start_is_named(asked, part, tmp_path):
+    words = {"model": "m", "track": "reward", "budget": "agent", "tasks": ("smoke",), "max_cost": None}
+    with pytest.raises(UserError, match=part):
+        begin(tmp_path / "score", **{**words, **asked})
+    assert not any(tmp_path.iterdir())
+
+
+TINY = (
+    *("num_envs_per_candidate=4", "learning_iterations=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"),
+    *("evaluation.points=1", "sim=mujoco_cpu", "device=cpu", "train.params.config.horizon_length=4"),
+    "task.env.episodeLength=20",
+)
+FEWER = ("validation_seeds=2", "seeds=2")  # of validation, and of the others
+
+
+@pytest.mark.slow
+def test_a_score_of_an_agent_that_is_stopped_goes_on_and_is_checked(tmp_path, monkeypatch):
+    stop, scripts = StopRequest(), []
+
+    async def before(call):
+        await rank(call, {"first": "sin", "second": "tan"}, seeds=1)
+        stop("the test")
+
+    async def after(call):
+        jobs = (await call("status"))["jobs"]
+        await call("status", job=jobs[0]["job"], wait=20)
+
+    async def script(call):
+        await scripts.pop(0)(call)
+
+    in_this_process(monkeypatch, script)
+    monkeypatch.setattr(secrets, "randbelow", lambda below: 5)
+    asked = {"track": "reward", "budget": "agent", "tasks": ("smoke",), "agent": "true", "overrides": (*TINY, *FEWER)}
+    folder, config = begin(tmp_path / "score", model="m", runs=1, **asked)
+    scripts += [before, after]
+    assert run_score(folder, config, View(stop=stop), lambda text: None) is None
+    folder, config = ScoreFolder.open(folder.path)
+    score = score_document(config, run_score(folder, config, View(), lambda text: None))
+    (search,) = score.tasks[0].runs
+    assert score.budget == "agent" and search.candidates == 2 and search.executable == 1.0 and not scripts
+    assert search.winner in ("r1_00", "r1_01") and len(search.fitness) == 2 and search.tokens > 100
+    assert search.device_minutes > 0
+    folder.score.write_text(leaderboard.score_json(score))
+    leaderboard.add(folder.path, tmp_path / "site")
+    transcript = SearchFolder(folder.path / "searches" / "CartpoleSwingup" / "0").transcript
+    transcript.write_text(transcript.read_text().replace("torch.sin", "torch.cosh").replace("torch.tan", "torch.cosh"))
+    with pytest.raises(UserError, match=r"has no reply with r"):
+        leaderboard.add(folder.path, tmp_path / "site")
+
+
+@pytest.mark.slow
+def test_the_command_runs_in_a_folder_of_its_own_and_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "/here")
+    desk, file = tmp_path / "desk", tmp_path / "agent.sh"
+    desk.mkdir()
+    file.write_text('#!/bin/sh\nsleep 100 &\necho "$1 $(pwd) [$PYTHONPATH] $!"\nwait\n')
+    file.chmod(0o755)
+    started = agent.start_agent(agent.agent_command("./agent.sh 'a b'"), desk, tmp_path / "log")
+    until = time.monotonic() + 10
+    while not (tmp_path / "log").read_text() and time.monotonic() < until:
+        time.sleep(0.01)
+    agent.end_agent(started)
+    said, child = (tmp_path / "log").read_text().rsplit(" ", 1)
+    assert said == f"a b {desk} []" and started.returncode == -signal.SIGTERM
+    stat = Path(f"/proc/{child.strip()}/stat")
+    assert not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
