@@ -5,8 +5,8 @@ startup events have set, while a drawn friction replaces theirs. Sensors err by 
 read, which are undone before anything else reads them.
 """
 
-# mjlab is optional, and MuJoCo's bindings carry no types
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# mjlab is optional
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import numpy as np
 import torch
 import warp as wp
 from mjlab.managers.event_manager import RecomputeLevel
-from mujoco import mjtBias, mjtGain, mjtSensor, mjtTrn
 from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.base import Variation
+from envcoder_bench.sim.mjlab.model_facts import effort_limits, linear_actuators, quantity
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
 from envcoder_bench.sources.term_tasks.robot import TermRobot
 
@@ -33,15 +33,6 @@ VARIED = (
     "geom_friction", "body_mass", "body_inertia", "body_ipos",
     "actuator_gainprm", "actuator_biasprm", "actuator_forcerange", "jnt_actfrcrange",
 )  # fmt: skip
-_QUANTITIES = {
-    mjtSensor.mjSENS_GYRO: "angular_velocity",
-    mjtSensor.mjSENS_FRAMEANGVEL: "angular_velocity",
-    mjtSensor.mjSENS_VELOCIMETER: "linear_velocity",
-    mjtSensor.mjSENS_FRAMELINVEL: "linear_velocity",
-    mjtSensor.mjSENS_FRAMEXAXIS: "orientation",
-    mjtSensor.mjSENS_FRAMEYAXIS: "orientation",
-    mjtSensor.mjSENS_FRAMEZAXIS: "orientation",
-}
 
 
 def robot_name(entities: Mapping[str, Any]) -> str:
@@ -62,8 +53,7 @@ def touch_sensor(entities: Mapping[str, Any]) -> Any:
 
 def is_linear_velocity(model: Any, sensor: str) -> bool:
     """Return whether a model has a sensor of this name that measures a linear velocity."""
-    kinds = {model.sensor(k).name: mjtSensor(model.sensor_type[k]) for k in range(model.nsensor)}
-    return sensor in kinds and _QUANTITIES.get(kinds[sensor]) == "linear_velocity"
+    return any(model.sensor(k).name == sensor and quantity(model, k) == "linear_velocity" for k in range(model.nsensor))
 
 
 class MjlabRobot(TermRobot):
@@ -99,13 +89,7 @@ class MjlabRobot(TermRobot):
         ranged = model.jnt_limited[joints].astype(bool)[:, None]
         limits = torch.from_numpy(np.where(ranged, model.jnt_range[joints], [[-np.inf, np.inf]])).float()
         self.dof_limits_lower, self.dof_limits_upper = limits.unbind(1)
-        efforts = np.zeros(len(joints))
-        for k in range(model.nu):
-            joint = int(model.actuator_trnid[k, 0])
-            if model.actuator_trntype[k] == mjtTrn.mjTRN_JOINT and joint in joints:
-                own = model.actuator_forcerange[k, 1] if model.actuator_forcelimited[k] else np.inf
-                of_joint = model.jnt_actfrcrange[joint, 1] if model.jnt_actfrclimited[joint] else np.inf
-                efforts[joints.index(joint)] = min(own, of_joint)
+        efforts = effort_limits(model, joints)
         for actuator in self._drives():  # a drive in Python has a limit of its own
             place = actuator.target_ids.cpu().numpy()
             efforts[place] = np.minimum(efforts[place], actuator.force_limit[0].cpu().numpy())
@@ -134,15 +118,15 @@ class MjlabRobot(TermRobot):
         Sensors of joints err as their joint. All sensors of velocities and axes, wherever they are, err as the base.
         """
         model, joints = self._model, [self._model.joint(x).name for x in self._joints]
-        joint_types = {mjtSensor.mjSENS_JOINTPOS: "dof_pos", mjtSensor.mjSENS_JOINTVEL: "dof_vel"}
         for k in range(model.nsensor):
-            kind, address = mjtSensor(model.sensor_type[k]), int(model.sensor_adr[k])
+            measured, address = quantity(model, k), int(model.sensor_adr[k])
             if not model.sensor(k).name.startswith(f"{self.name}/"):
                 continue
-            if kind in joint_types and model.joint(model.sensor_objid[k]).name in joints:
-                yield address, 1, joint_types[kind], joints.index(model.joint(model.sensor_objid[k]).name)
-            elif _QUANTITIES.get(kind) in self.sensors:
-                yield address, 3, _QUANTITIES[kind], 0
+            if measured not in ("dof_pos", "dof_vel"):
+                if measured in self.sensors:
+                    yield address, 3, measured, 0
+            elif model.joint(model.sensor_objid[k]).name in joints:
+                yield address, 1, measured, joints.index(model.joint(model.sensor_objid[k]).name)
 
     # the state after a step
 
@@ -188,10 +172,7 @@ class MjlabRobot(TermRobot):
         fields["body_mass"][:, base] *= mass
         fields["body_inertia"][:, base] *= mass.unsqueeze(1)
         fields["body_ipos"][:, base, 0] += com
-        # motors and the model's position drives: force = gain * ctrl + bias_pos * q + bias_vel * dq
-        plain = np.isin(model.actuator_gaintype, [mjtGain.mjGAIN_FIXED, mjtGain.mjGAIN_AFFINE])
-        plain &= np.isin(model.actuator_biastype, [mjtBias.mjBIAS_NONE, mjtBias.mjBIAS_AFFINE])
-        driven = plain & (model.actuator_biasprm[:, 1:3] != 0.0).any(axis=1)
+        plain, driven = linear_actuators(model)
         factor = torch.ones(len(mass), model.nu, device=mass.device)
         factor[:, torch.from_numpy(plain)] *= strength.unsqueeze(1)
         factor[:, torch.from_numpy(driven)] *= gains.unsqueeze(1)
@@ -238,8 +219,8 @@ class MjlabRobot(TermRobot):
             )
             quat = noise.turned(arrays["xquat"][:, root][:, self._xyzw], errors["orientation"])
             arrays["xquat"][:, root] = quat[:, self._wxyz]
-        for address, width, quantity, column in self._measured:
-            arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
+        for address, width, measured, column in self._measured:
+            arrays["sensordata"][:, address : address + width] += errors[measured][:, column : column + width]
         first = 0
         for sensor, rays in self._rays:
             error = errors["measured_heights"][:, first : first + rays.shape[1]]
