@@ -109,7 +109,15 @@ def test_skips_fail_where_nothing_may_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import pytest\n\n\n" + hooks[0])
     for where, body in bodies.items():
         (tmp_path / f"test_{where}.py").write_text("import pytest\n\n" + body)
-    words = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--rootdir", str(tmp_path), str(tmp_path)]
+    words = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # their imports take longer than the tests
     plain, strict = (
         subprocess.run(
