@@ -47,6 +47,7 @@ REPOSITORIES = {
     "jaykorea/Isaac-RL-Two-wheel-Legged-Bot": "d922cce",
     "limxdynamics/tron1-rl-isaaclab": "28ae509",
     "rt-net/mujina_isaac_lab": "98bf94e",
+    "tianzong-cheng/OpenHomie-LeggedLab": "22f4f0f",
     "unitreerobotics/unitree_rl_lab": "e72a072",
     "zitongbai/legged_lab": "3bd2363",
 }

@@ -104,6 +104,9 @@ TRAININGS = {
         *("98bf94e", TRAIN, "mujina_isaac_lab", "Isaac-Velocity-Rough-Mujina-v0"),
         robots={"mujina.usd": "rt-net/mujina_ros@38ff97f:mujina_description/urdf/mujina.urdf"},
     ),
+    "tianzong-cheng/OpenHomie-LeggedLab": Training(
+        *("22f4f0f", "legged_lab/scripts/train.py", "legged_lab", "g1_homie"), robots={"g1.usd": "mjlab's G1"}
+    ),
     "zitongbai/legged_lab": Training(
         *("3bd2363", TRAIN, "legged_lab", "LeggedLab-Isaac-Velocity-Flat-Unitree-G1-v0"),
         robots={"g1_29dof_rev_1_0.usd": "mjlab's G1"},

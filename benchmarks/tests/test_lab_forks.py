@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import lab_forks
+import lab_policies
 import lab_training
 
 PAGE = (Path(lab_forks.__file__).parent / "isaaclab.md").read_text()
-LOAD, TRAIN = PAGE.split("## Training")
+LOAD, REST = PAGE.split("## Training")
+TRAIN, WALK = REST.split("## Published policies")
 
 
 def rows(text):
@@ -34,6 +36,15 @@ def test_the_page_shows_what_trained():
     terms = [values["unequal"] for values in record.values() if "unequal" in values]
     assert f"{trained} of {len(record)} train with their own script, {ranked} as a ranking" in TRAIN
     assert f"{sum(map(len, terms))} reward terms of {len(terms)} repositories" in TRAIN
+
+
+def test_the_page_shows_how_policies_walk():
+    record = json.loads(lab_policies.RECORD.read_text())
+    assert rows(WALK) == [lab_policies.row(name, values) for name, values in sorted(record.items())]
+    asked = {
+        name: {values["asked"] for key, values in record.items() if key.startswith(name)} for name in lab_policies.PLAYS
+    }
+    assert asked == {name: set(speeds) for name, (_, speeds) in lab_policies.PLAYS.items()}
 
 
 def test_configs_are_counted_by_their_reasons(tmp_path, monkeypatch):

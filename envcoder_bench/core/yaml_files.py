@@ -13,6 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
+from envcoder_bench.core.plain_yaml import plain_yaml
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # most values of a text with aliases
@@ -36,6 +37,9 @@ def parse_yaml(text: str) -> Settings:
 
 @functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
 def _recorded(text: str) -> Settings:
+    values = None if "${" in text else plain_yaml(text)
+    if values is not None:
+        return Settings(values)
     tree = _load(text)
     _refuse_references(OmegaConf.to_container(tree))
     return Settings(_resolved(tree))
@@ -51,7 +55,8 @@ def parse_plain(text: str) -> Any:
 def unresolved(text: str) -> DictConfig | ListConfig:
     """Parse YAML, with references that are not yet resolved. Raises what ``faults_of`` converts."""
     _refuse_bombs(text)
-    return OmegaConf.create(text)
+    values = plain_yaml(text)
+    return OmegaConf.create(text if values is None else values)
 
 
 def read_leaves(path: Path) -> dict[str, Any]:

@@ -350,7 +350,8 @@ def test_recheck_does_not_change_results():
     assert torch.equal(asked.dispatch.observation(7, mask), before)  # nobody is called: rows are kept
 
 
-def test_replaced_kernels_stay_replaced_after_resume(wrong_abs):
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_replaced_kernels_stay_replaced_after_resume(wrong_abs, in_parts):
     groups = Groups([NARROW, RARE], n=6, compiled=True)
     groups.step(0)
     groups.task.state["dof_pos"][8:10] += 5.0
@@ -361,7 +362,8 @@ def test_replaced_kernels_stay_replaced_after_resume(wrong_abs):
     later = Groups([NARROW, RARE], n=6, compiled=True)
     later.task.set_state(groups.task.get_state())
     later.progress_buf.copy_(groups.progress_buf)
-    later.dispatch.set_state(groups.dispatch.get_state())
+    state = groups.dispatch.get_state()
+    later.dispatch.set_state(later.dispatch.join_states(groups.dispatch.split_state(state)) if in_parts else state)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for t in range(2, 5):

@@ -240,6 +240,15 @@ def test_late_messages_of_a_lost_worker_are_ignored():
     assert recorder.done == ["a"]
 
 
+def test_messages_of_another_job_than_the_workers_are_ignored():
+    def answer(worker, request):
+        pool.messages += [(worker, Checked("an earlier job", {"wrong": (1, 1)}, {}))] * 5
+
+    pool, recorder = FakePool(1, answer), Recorder()
+    assert Head(pool, CODE).run(jobs("a", "b"), recorder)
+    assert sorted(recorder.done) == ["a", "b"]
+
+
 def test_message_of_two_workers_is_logged_once(caplog):
     pool = FakePool(2)
     pool.messages += [(worker, UserMessage(30, "f.py:3: it is not compiled")) for worker in (0, 1)]

@@ -58,8 +58,8 @@ def _own_modules() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in _covered():
-            del sys.modules[name]
+        for name in _kept:  # with all that the block has imported
+            sys.modules.pop(name, None)
         sys.modules.update(outside)
 
 

@@ -29,7 +29,6 @@ from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
 from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
 from envcoder_bench.sources.isaaclab_tasks.source import Source
-from envcoder_bench.sources.isaaclab_tasks.task import REFUSALS
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.draws import drawing
@@ -38,6 +37,12 @@ from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 
 OBSERVED = {"policy": "obs_buf", "critic": "critic_buf"}  # groups of observations, and their keys of the state
+REFUSALS = {
+    "compute_torque": "actions go to the task's own class",
+    "compute_dof_target": "actions go to the task's own class",
+    "compute_initial_state": "the task's own class begins its episodes",
+    "compute_goal": "the task's own class draws its commands",
+}
 MEANING = "mean over steps of the reward of the task's own class"
 
 
@@ -46,6 +51,7 @@ class DirectFacts:
     """What a small simulation shows of a task.
 
     Attributes:
+        world: drives its environment.
         keys, rows, histories: its environment's tensors with a row for each environment; see ``IsaacTask``.
         alike: keys of a checkpoint, of the simulation and its managers, with a row for each environment.
         widths: columns of observations by their keys of the state.
@@ -54,6 +60,7 @@ class DirectFacts:
     """
 
     source: Source
+    world: type[DirectWorld]
     keys: dict[str, tensors.Slot]
     rows: dict[tensors.Slot, tensors.Row]
     histories: tuple[str, ...]
@@ -189,7 +196,7 @@ class DirectTask(Task):
         self.cfg, self.num_envs, self.name = cfg, num_envs, facts.source.name
         self.clip_actions, self.fields = facts.clip_actions, dict(facts.fields)
         self._facts, self.device = facts, torch.device(device)
-        self.world = world = world_of(facts.source)(facts.source, num_envs, device)
+        self.world = world = facts.world(facts.source, num_envs, device)
         self.env = env = world.env
         self.dt, self.substeps = float(env.step_dt), world.decimation
         self.max_episode_length = world.longest + 1  # IsaacGymEnvs' time-out comes one step earlier
@@ -371,19 +378,10 @@ def without_startup() -> Iterator[None]:
         EventManager.apply = apply
 
 
-def world_of(source: Source) -> type[DirectWorld]:
-    """Return the class that drives a task's environment."""
-    if source.is_direct:
-        return DirectWorld
-    from envcoder_bench.sources.isaaclab_tasks.own_class import OwnWorld
-
-    return OwnWorld
-
-
 @functools.cache
-def probe(source: Source, num_envs: int = 37) -> tuple[DirectWorld, dict[str, Tensor]]:
+def probe(source: Source, make: type[DirectWorld], num_envs: int = 37) -> tuple[DirectWorld, dict[str, Tensor]]:
     """Return a world of ``num_envs``, a prime that no other axis has, after steps, and what it observes."""
-    world = world_of(source)(source, num_envs, "cpu")
+    world = make(source, num_envs, "cpu")
     with seeded(0), quiet(), torch.no_grad():
         world.reset(torch.arange(num_envs))
         for _ in range(3):

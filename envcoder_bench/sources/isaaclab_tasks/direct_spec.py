@@ -80,10 +80,12 @@ def direct_spec(source: Source, train: dict[str, Any], clip_actions: float) -> T
 
 @functools.lru_cache(maxsize=16)
 def _facts(source: Source, clip_actions: float) -> Any:
-    from envcoder_bench.sources.isaaclab_tasks.direct import DirectFacts, probe
+    from envcoder_bench.sources.isaaclab_tasks.direct import DirectFacts, DirectWorld, probe
+    from envcoder_bench.sources.isaaclab_tasks.own_class import OwnWorld
     from envcoder_bench.sources.term_tasks.state_reader import StateReader
 
-    world, observed = probe(source)
+    make = DirectWorld if source.is_direct else OwnWorld
+    world, observed = probe(source, make)
     env = world.env
     rows = tensors.rows_of(env, env.num_envs)
     scene = StateReader(world.sources()).fields()
@@ -104,4 +106,4 @@ def _facts(source: Source, clip_actions: float) -> Any:
         "max_episode_length": MAX_EPISODE_LENGTH,
     }
     histories, alike = tensors.histories_of(env, env.num_envs), world.alike()
-    return DirectFacts(source, keys, rows, histories, alike, widths, fields, clip_actions)
+    return DirectFacts(source, make, keys, rows, histories, alike, widths, fields, clip_actions)

@@ -35,7 +35,7 @@ class OwnWorld(DirectWorld):
 
     def learn(self) -> None:
         env = self.env
-        self.decimation, self.longest = int(env.cfg.sim.decimation), int(env.max_episode_length) + 1
+        self.decimation, self.longest = int(env.cfg.sim.decimation), int(env.max_episode_length)
         self.num_actions = int(env.num_actions)
         self._reset, self._observe = env.reset, env.compute_observations
         env.reset, env.compute_observations = lambda *_: None, lambda *_: (None, None)

@@ -185,6 +185,7 @@ def _install() -> None:
             find.read_assets_file(here / "assets.yaml")
         with quiet():
             isaaclab_mujoco.install()
+            importlib.import_module("isaaclab.envs")  # before a package's modules, which else import it in a circle
     except UserError as error:
         raise ValueError(str(error)) from None
     for logger in ("isaaclab", "isaaclab_mujoco"):

@@ -1,11 +1,13 @@
 """A fork's package with an environment class in LeggedLab's words: it steps, resets and observes by itself."""
 
+import isaaclab.envs.mdp as mdp
 import isaacsim.core.utils.torch as torch_utils
 import lab_configs
 import small_lab
 import torch
 from isaaclab.envs.mdp import UniformVelocityCommand
 from isaaclab.managers import EventManager, RewardManager, SceneEntityCfg
+from isaaclab.managers import EventTermCfg as EventTerm
 from isaaclab.managers import RewardTermCfg as RewTerm
 from isaaclab.scene import InteractiveScene
 from isaaclab.sim import SimulationCfg, SimulationContext
@@ -49,8 +51,15 @@ class Simulation:
 
 
 @configclass
+class Events(small_lab.Events):
+    shove = EventTerm(func=mdp.push_by_setting_velocity, mode="interval", interval_range_s=(0.1, 0.4), params={
+        "velocity_range": {"yaw": (-0.5, 0.5)},
+    })  # fmt: skip
+
+
+@configclass
 class Randomization:
-    events: small_lab.Events = small_lab.Events()
+    events: Events = Events()
 
 
 @configclass
@@ -70,7 +79,7 @@ class PlainCfg(OwnCfg):
 
     def __post_init__(self):
         self.noise, events, told = 0.0, self.domain_rand.events, self.commands.base_velocity
-        for name in ("material", "mass", "gains", "force", "push"):
+        for name in ("material", "mass", "gains", "force", "push", "shove"):
             setattr(events, name, None)
         for term in (events.place, events.joints):
             term.params = {key: {} if isinstance(x, dict) else (0.0, 0.0) for key, x in term.params.items()}
@@ -109,6 +118,7 @@ class Own:
         self.action_buffer.compute(torch.zeros(self.num_envs, self.num_actions))
         lags = torch.randint(0, 3, (self.num_envs,), dtype=torch.int)
         self.action_buffer.set_time_lag(lags, torch.arange(self.num_envs))
+        self.wind = torch.zeros(self.num_envs, 1)
         self.history = CircularBuffer(3, self.num_envs, self.device)
         self.event_manager = EventManager(cfg.domain_rand.events, self)
         self.event_manager.apply(mode="startup")
@@ -124,6 +134,7 @@ class Own:
             self.scene.update(dt=self.cfg.sim.dt)
         self.episode_length_buf += 1
         self.command_generator.compute(self.step_dt)
+        self.wind = self.cfg.noise * torch.rand(self.num_envs, 1)
         self.event_manager.apply(mode="interval", dt=self.step_dt)
         self.reset_buf, self.time_out_buf = self.check_reset()
         reward = self.reward_manager.compute(self.step_dt)
@@ -158,7 +169,7 @@ class Own:
         data = self.robot.data
         seen = torch.cat([data.root_ang_vel_b, data.projected_gravity_b, self.command_generator.command], dim=1)
         self.history.append(seen + self.cfg.noise * torch.rand_like(seen))
-        return self.history.buffer.flatten(1), torch.cat([seen, data.root_lin_vel_b, data.joint_pos], dim=1)
+        return self.history.buffer.flatten(1), torch.cat([seen, self.wind, data.joint_pos], dim=1)
 
 
 class Registry:

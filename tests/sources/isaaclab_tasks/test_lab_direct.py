@@ -7,6 +7,7 @@ import torch
 from term_driven import actions
 
 import envcoder_bench
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tasks.base import EnvGroups
 
@@ -99,6 +100,9 @@ def test_groups_are_bitwise_a_class_that_resets_and_observes_in_its_step():
             assert torch.equal(mine["obs_buf"][group], actor), k
             assert torch.equal(mine["critic_buf"][group], extras["observations"]["critic"]), k
     assert ends >= SIZE
+    driven.task.env.episode_length_buf.fill_(100)  # a candidate may go on where the class would end the episode
+    driven.task.step(torch.empty(0))
+    assert driven.task.timed_out.all() and (driven.task.env.episode_length_buf == 101).all()
 
 
 @pytest.mark.parametrize("address", [DRAWING, OWN])
@@ -127,6 +131,13 @@ def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_chec
     assert torch.equal(masses[0], masses[2]) and not torch.equal(masses[0], masses[1])
     assert centres.abs().max() <= 0.05  # the event was applied once
     assert not torch.equal(results[-1]["obs_buf"][:SIZE], results[-1]["obs_buf"][SIZE : 2 * SIZE])
+    if address == OWN:  # its curriculum moves environments to other levels, and in evaluations they stay
+        terrain, trained = alone.task.env.scene.terrain, alone.task.env.scene.terrain.terrain_levels.clone()
+        alone.task.step_count = alone.steps = EVALUATION_STEP
+        alone.task.restart()
+        evaluated = terrain.terrain_levels.clone()
+        ends = sum(int(alone.step(action)["ended"].sum()) for action in steps)
+        assert ends >= SIZE and torch.equal(terrain.terrain_levels, evaluated) and trained.max() > 1
 
 
 def test_a_failure_in_any_physics_step_is_seen():

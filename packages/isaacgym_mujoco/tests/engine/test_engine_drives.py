@@ -60,7 +60,7 @@ def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, b
 @on_all
 def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
     scene = finger_and(tmp_path, gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True)), 0.045)
-    scene.step(100, target=0.05)
+    scene.step(40, target=0.05)
     error = 0.05 - scene.dof[0, 0].item()
     assert error > 0.03 and abs(scene.dof[0, 1].item()) < 1e-3
     assert -scene.contacts[1, 0].item() == pytest.approx(5000.0 * error, rel=0.02)
