@@ -27,6 +27,7 @@ from envcoder_bench.sources.isaacgym_tasks import tensors
 from envcoder_bench.sources.isaacgym_tasks.draws import Draws
 from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.isaaclab_tasks.keys import scene_sources
+from envcoder_bench.sources.isaaclab_tasks.robot import DirectRobot
 from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
 from envcoder_bench.sources.isaaclab_tasks.source import Source
 from envcoder_bench.sources.isaaclab_tasks.world import SEED
@@ -78,7 +79,12 @@ class DirectWorld(SceneState):
         longest: steps until it times out.
         num_actions: the width of its actions.
         draws: of the task that has this world; None before there is one.
+        applied: actions of the last step ``(num_envs, width)``, and what the class was given, with its noise.
+        shows_actions: whether observations read the actions in ``env.actions``.
     """
+
+    applied: tuple[Tensor, Tensor] | None = None
+    shows_actions = True
 
     def __init__(self, source: Source, num_envs: int, device: str) -> None:
         cfg, make = source.own_environment()
@@ -145,7 +151,9 @@ class DirectWorld(SceneState):
     def advance(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Take a control step without resets; return rewards, which environments ended, and which timed out."""
         env = self.env
-        env._pre_physics_step(_noisy(env, "action", action))
+        given = _noisy(env, "action", action)
+        self.applied = action, given.clone()
+        env._pre_physics_step(given)
         for _ in range(self.decimation):
             env._sim_step_counter += 1
             env._apply_action()
@@ -206,6 +214,7 @@ class DirectTask(Task):
         self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._robot: DirectRobot | None = None
         self._draws = world.draws = Draws(num_envs, self.device)
         for part in world.drawing():
             self._draws.wrap(part)
@@ -255,6 +264,10 @@ class DirectTask(Task):
             self.world.begin()
         self._reader.used, self._spread = groups.keys, True
         self._first = self.get_state()
+
+    def robot(self) -> DirectRobot:
+        self._robot = DirectRobot(self.world)
+        return self._robot
 
     def set_drive_mode(self, effort: Tensor) -> None:
         pass
@@ -322,7 +335,8 @@ class DirectTask(Task):
         """Apply events of intervals, and observe, after the resets of a step."""
         self._draws.begin_step(self.step_count)
         self.world.after_resets()
-        with self._draws.call("observe", None, self._everything):
+        erring = nullcontext() if self._robot is None else self._robot.observing()
+        with self._draws.call("observe", None, self._everything), erring:
             observed = self.world.observed()
         for group, key in OBSERVED.items():
             if key in self.state:

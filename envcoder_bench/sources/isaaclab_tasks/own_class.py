@@ -27,6 +27,8 @@ _KEPT = (CommandTerm, ManagerBase, CircularBuffer, DelayBuffer)  # what keeps st
 class OwnWorld(DirectWorld):
     """The environment of such a class; see ``DirectWorld``."""
 
+    shows_actions = False  # it keeps a buffer of them
+
     def make(self, cfg: Any, make: Any, num_envs: int, device: str) -> Any:
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.scene.seed, cfg.device = num_envs, 0.0, SEED, device
         for part in filter(None, (getattr(cfg, "commands", None), getattr(cfg.scene, "height_scanner", None))):

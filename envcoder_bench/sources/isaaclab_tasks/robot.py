@@ -22,15 +22,16 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sim.base import Robot, Variation
+from envcoder_bench.sim.base import Variation
 from envcoder_bench.sim.mujoco_model import outermost_geom
 from envcoder_bench.sim.varied_engine import NO_LIMIT, vary_engine
+from envcoder_bench.sources.term_tasks.robot import TermRobot
 from envcoder_bench.torch_utils import quat_rotate
 
 _OF_BASE = ("body_mass", "body_inertia", "body_ipos")
 
 
-class IsaacLabRobot(Robot):
+class IsaacLabRobot(TermRobot):
     """The first articulation with actuators.
 
     Args:
@@ -38,17 +39,13 @@ class IsaacLabRobot(Robot):
     """
 
     def __init__(self, world: Any) -> None:
-        self._world, self._physics = world, world.sim.running
-        self.notes: list[str] = []
+        self._physics = world.sim.running
         self._asset = asset = _robot(world.scene.articulations)
-        self._view = view = asset.root_physx_view
-        self._model = model = self._physics.layout.model
-        self._device, count = self._physics.device, len(asset.joint_names)
-        self._ids, self._bodies = self._physics.layout.bodies[view.rows], self._indices(view.rows)
-        self.floating, self.body_names = not asset.is_fixed_base, list(asset.body_names)
-        self.body_masses = torch.from_numpy(model.body_mass[self._ids]).float()
-        moves = model.body_dofnum[model.body_weldid[self._ids]] > 0
-        self.base = 0 if self.floating else int(np.where(moves, self.body_masses.numpy(), -1.0).argmax())
+        self._view, count = asset.root_physx_view, len(asset.joint_names)
+        view, layout = self._view, self._physics.layout
+        self._ids = layout.bodies[view.rows]
+        super().__init__(world, layout.model, self._ids, asset.body_names, not asset.is_fixed_base)
+        self._bodies = self._indices(view.rows)
         self.dof_limits_lower, self.dof_limits_upper = _unlimited(view.get_dof_limits()[0]).unbind(1)
         speeds = _unlimited(view.get_dof_max_velocities()[0])
         self.velocity_limits = torch.where(speeds > 0.0, speeds, torch.inf)
@@ -60,15 +57,9 @@ class IsaacLabRobot(Robot):
         sensors = list(world.scene.sensors.values())
         self._imus = [x for x in sensors if isinstance(x, Imu)] if self.floating else []
         self._rays = [x for x in sensors if isinstance(x, RayCaster)]
-        base = {"linear_velocity": 3, "angular_velocity": 3, "orientation": 3} if self.floating else {}
-        rays = sum(x.data.ray_hits_w.shape[1] for x in self._rays)
-        self.sensors = {"dof_pos": count, "dof_vel": count, **base, **({"measured_heights": rays} if rays else {})}
-        self._errors: Mapping[str, Tensor] = {}
+        self._set_sensors(count, sum(x.data.ray_hits_w.shape[1] for x in self._rays))
         self._forces = torch.zeros(self._physics.num_envs, len(self._ids), 3, device=self._device)
         self._shift = torch.zeros(self._physics.num_envs, 3, device=self._device)
-
-    def _indices(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, device=self._device)
 
     def _find_feet(self) -> list[int] | None:
         """Return the bodies of a contact sensor that the first reward term with feet in its name reads."""
@@ -158,13 +149,6 @@ class IsaacLabRobot(Robot):
         self._world.forget()
         return True
 
-    def show_actions(self, actions: Tensor) -> None:
-        manager = self._world.action_manager
-        manager.action.copy_(actions[:, : manager.total_action_dim])
-
-    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
-        self._errors = errors
-
     @contextmanager
     def erring(self) -> Iterator[None]:
         """Let observations inside the block read what sensors measure, and restore everything after it."""
@@ -208,6 +192,49 @@ class IsaacLabRobot(Robot):
             for x, old in kept:
                 x.copy_(old)
             self._world.forget()
+
+
+class DirectRobot(IsaacLabRobot):
+    """The robot of a task whose environment is a class of its own, which keeps the actions itself.
+
+    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, the method of many classes.
+    """
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        if not world.shows_actions:
+            self.notes.append("delay: the class observes actions as they were applied")
+
+    def _find_feet(self) -> list[int] | None:
+        return [k for k, body in enumerate(self.body_names) if re.search("foot|feet", body.lower())] or None
+
+    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
+        self._errors, self._asked = errors, actions
+
+    def show_actions(self, actions: Tensor) -> None:
+        pass
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Let the class observe inside the block what sensors measure, and late actions as they were asked."""
+        env, changed = self._world.env, {}
+        if self._world.applied is not None:
+            applied, given = self._world.applied
+            shown, asked = env.actions, self._asked[:, : applied.shape[1]]
+            late = (asked != applied).any(dim=1, keepdim=True) & (shown == given).all(dim=1, keepdim=True)
+            changed["actions"] = shown, shown.clone()
+            shown.copy_(torch.where(late, asked, shown))
+        with self.erring():
+            if self._errors and hasattr(env, "_compute_intermediate_values"):
+                before = {name: (x, x.clone(), x._version) for name, x in vars(env).items() if isinstance(x, Tensor)}
+                env._compute_intermediate_values()
+                for name, (x, old, version) in before.items():
+                    if getattr(env, name) is not x or x._version != version:
+                        changed[name] = (x, old)
+            yield
+        for name, (x, old) in changed.items():
+            setattr(env, name, x)
+            x.copy_(old)
 
 
 def _robot(articulations: Mapping[str, Any]) -> Any:

@@ -13,10 +13,9 @@ from isaaclab.utils.buffers import TimestampedBuffer
 from torch import Tensor
 
 from envcoder_bench.sources.isaaclab_tasks.view import TERRAIN
-from envcoder_bench.sources.term_tasks.draws import TermStream, drawing
+from envcoder_bench.sources.term_tasks.world import first_levels
 from isaaclab_mujoco.stage.waits import note_outdated
 
-_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 DERIVED = "_joint_acc"  # the buffer that does not follow from the state alone
 _WRENCHES = ("permanent_wrench_composer", "instantaneous_wrench_composer")  # since 2.3.1
 
@@ -119,16 +118,10 @@ class SceneState:
             return
         origins = terrain.terrain_origins
         levels, columns = origins.shape[:2]
-        first = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
-        with TermStream("terrain", seeds, lanes, -1), drawing():
-            drawn = torch.randint(0, min(first, levels), (len(lanes),), device=lanes.device)
+        most = levels if terrain.cfg.max_init_terrain_level is None else terrain.cfg.max_init_terrain_level + 1
         terrain.terrain_types.copy_(torch.div(lanes, count / columns, rounding_mode="floor"))
-        terrain.terrain_levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * levels).long() if evaluates else drawn)
+        terrain.terrain_levels.copy_(first_levels(levels, evaluates, seeds, lanes, most))
         terrain.env_origins.copy_(origins[terrain.terrain_levels, terrain.terrain_types])
-
-    def count(self, steps: int) -> None:
-        """Set the number of control steps so far, which curricula read."""
-        self.steps = steps
 
     def sense(self) -> None:
         """Compute the poses of bodies that were written since; sensors compute their data when they are read."""

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,16 +20,16 @@ from envcoder_bench.core.stream import seeded
 from envcoder_bench.sources.isaaclab_tasks.facts import Facts
 from envcoder_bench.sources.isaaclab_tasks.scene_state import DERIVED, SceneState
 from envcoder_bench.sources.isaaclab_tasks.view import EnvView, PartView
-from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Call, Parts, in_turn
+from envcoder_bench.sources.term_tasks import world
+from envcoder_bench.sources.term_tasks.draws import Draws
+from envcoder_bench.sources.term_tasks.parts import Call, Parts
 from envcoder_bench.sources.term_tasks.views import Commands
 from isaaclab_mujoco.stage.waits import NONE, note_outdated
 
 SEED = 42  # of terrains and of whatever else is drawn while a scene is built
 
 
-class World(SceneState):
+class World(SceneState, world.World):
     """One scene in ``num_envs`` environments, all at the origin of the world, or at one of a generated terrain.
 
     Attributes:
@@ -52,7 +51,7 @@ class World(SceneState):
         self.obs_sets, self.reads_rewards, self.has_read_rewards = facts.obs_sets, facts.reads_rewards, False
         self.cfg = cfg = facts.env_cfg()
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.seed, cfg.sim.device = num_envs, 0.0, SEED, device
-        self.num_envs, self.reads, self.steps = num_envs, 0, 0
+        self.num_envs, self.reads, self.steps, self.group_size = num_envs, 0, 0, num_envs
         with seeded(SEED, device):
             SimulationContext.clear_instance()
             self.sim = SimulationContext(cfg.sim)
@@ -74,15 +73,6 @@ class World(SceneState):
         self._kept = [x for x in self.scene.sensors.values() if isinstance(x, (ContactSensor, Imu))]  # what was sensed
 
     # what blocks and checkpoints ask for
-
-    @property
-    def clock(self) -> Any:
-        return self.steps if self._clock is None else self._clock
-
-    def count(self, steps: int) -> None:
-        self.steps = steps
-        if self._clock is not None:
-            self._clock.fill_(steps)
 
     def view(self, rows: slice, cfg: Any) -> EnvView:
         return EnvView(self, rows, cfg)
@@ -113,14 +103,7 @@ class World(SceneState):
                     if (derived := getattr(asset.data, DERIVED, None)) is not None:
                         derived.timestamp = asset.data._sim_timestamp
         self.count(self.steps + 1)
-        name, calls = "judge", [self._sense_all]
-        for following, between, call in stages:
-            if between:
-                self.parts(name, in_turn(calls))
-                self.parts.between(in_turn(between))
-                name, calls = following, []
-            calls.append(call)
-        self.parts(name, in_turn(calls))
+        self.judge(self._sense_all, stages)
 
     def _control(self, k: int, action: Tensor) -> None:
         with self.drawing(f"actions/{k}"):
@@ -158,23 +141,10 @@ class World(SceneState):
         """Do nothing: the scene's reset, and events, begin the episodes."""
 
     def reset_scene(self, mask: Tensor) -> None:
-        """Reset the scene where ``mask`` is True."""
-        with self.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
-            self.scene.reset(EnvIds.of(mask))
+        super().reset_scene(mask)
         for sensor in self._kept:
             sensor._is_outdated.masked_fill_(mask, False)  # zero until the next step, not the old episode's data
             note_outdated(sensor, NONE)
 
-    def reset_actions(self, mask: Tensor) -> None:
-        """Reset the actions where ``mask`` is True."""
-        with self.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
-            self.action_manager.reset(EnvIds.of(mask))
-
     def begun(self, mask: Tensor) -> None:
         """Do nothing: commands of actuators are written in each step."""
-
-    @contextmanager
-    def drawing(self, name: str) -> Iterator[None]:
-        """Let the code of actions and actuators inside the block draw in the name ``name``."""
-        with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
-            yield

@@ -13,11 +13,11 @@ from mjlab.utils.buffers import CircularBuffer
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.sim.mjlab.robot import VARIED, MjlabRobot
 from envcoder_bench.sources.mjlab_tasks.deployment import deployment
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ShiftedBuffer
 from envcoder_bench.sources.mjlab_tasks.keys import sources_of
+from envcoder_bench.sources.mjlab_tasks.robot import VARIED, MjlabRobot
 from envcoder_bench.sources.mjlab_tasks.source import quiet
 from envcoder_bench.sources.mjlab_tasks.words import unmeasured_by
 from envcoder_bench.sources.mjlab_tasks.world import World

@@ -19,7 +19,7 @@ def names_of(world: Any) -> Iterator[str]:
 
 def unmeasured_by(world: Any, term: Any) -> str:
     """Return what a term of observations reads and a robot does not measure; empty if it seems to be nothing."""
-    from envcoder_bench.sim.mjlab.robot import is_linear_velocity  # it needs mjlab, which is optional
+    from envcoder_bench.sources.mjlab_tasks.robot import is_linear_velocity  # it needs mjlab, which is optional
 
     func, name = getattr(term.func, "_func", term.func), term.params.get("sensor_name", "")
     called, sensor = getattr(func, "__name__", type(func).__name__), world.scene.sensors.get(name)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,14 @@ from mjlab.terrains import TerrainEntity
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.sim.mjlab.robot import touch_sensor
 from envcoder_bench.sources.mjlab_tasks.facts import Facts
 from envcoder_bench.sources.mjlab_tasks.histories import ActuatorDelay, beginning
+from envcoder_bench.sources.mjlab_tasks.robot import touch_sensor
 from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, EnvView, PartView
-from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
+from envcoder_bench.sources.term_tasks import world
+from envcoder_bench.sources.term_tasks.draws import Draws
 from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Call, Parts, in_turn
+from envcoder_bench.sources.term_tasks.parts import Call, Parts
 from envcoder_bench.sources.term_tasks.views import Commands
 from mujoco_batches.physics.warp_streams import TorchStream
 
@@ -37,10 +37,9 @@ _SIMULATED = (
     "eq_active",
 )  # fmt: skip
 TERRAIN_SEED = 7270  # mjlab's training has it: its default seed of 42 draws it
-_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 
 
-class World:
+class World(world.World):
     """One scene in ``num_envs`` environments.
 
     Args:
@@ -205,9 +204,7 @@ class World:
             terrain.env_origins.copy_(grid[lanes])
             return
         levels, types, most = terrain.terrain_levels, terrain.terrain_types, terrain.cfg.max_init_terrain_level
-        with TermStream("terrain", seeds, lanes, -1), drawing():
-            rows = terrain.max_terrain_level if most is None or evaluates else min(most + 1, terrain.max_terrain_level)
-            first = torch.randint(0, rows, (self.num_envs,), device=levels.device)
+        rows = terrain.max_terrain_level
         # the types of one group, by mjlab's rule; the tensors stay, as views of parts of them exist
         generator = terrain.cfg.terrain_generator
         assert generator is not None
@@ -217,27 +214,12 @@ class World:
             arguments.pop()
         terrain._compute_env_origins_curriculum(*arguments)
         types.copy_(terrain.terrain_types[lanes])
-        levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * rows).long() if evaluates else first)
+        levels.copy_(world.first_levels(rows, evaluates, seeds, lanes, rows if most is None else most + 1))
         terrain.terrain_levels, terrain.terrain_types = levels, types
         terrain.env_origins.copy_(terrain.terrain_origins[levels, types])
 
-    @property
-    def clock(self) -> Any:
-        return self.steps if self._clock is None else self._clock
-
-    def count(self, steps: int) -> None:
-        """Set the number of control steps so far, which curricula read."""
-        self.steps = steps
-        if self._clock is not None:
-            self._clock.fill_(steps)
-
     def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
-        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it.
-
-        Args:
-            stages: in turn, the name of a part, the calls between the part before and this one, and its own; without
-                calls in between, a stage is in the part of the stage before.
-        """
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it by the last of each stage."""
 
         def control(k: int) -> None:
             with self.drawing(f"actions/{k}"):
@@ -262,14 +244,7 @@ class World:
         if wrenches is not None:
             self.sim.data.xfrc_applied[:] = wrenches
         self.count(self.steps + 1)
-        name, calls = "judge", [end]
-        for following, between, call in stages:
-            if between:
-                self.parts(name, in_turn(calls))
-                self.parts.between(in_turn(between))
-                name, calls = following, []
-            calls.append(call)
-        self.parts(name, in_turn(calls))
+        self.judge(end, stages)
 
     def _push(self) -> Tensor | None:
         """Apply the forces of ``pushed``; return the wrenches of the task alone."""
@@ -284,22 +259,6 @@ class World:
         """Reset the simulation where ``mask`` is True."""
         with FixedShapes(self.num_envs, "the simulation's reset"):
             self.sim.reset(EnvIds.of(mask))
-
-    def reset_scene(self, mask: Tensor) -> None:
-        """Reset the scene where ``mask`` is True."""
-        with self.drawing("scene/reset"), FixedShapes(self.num_envs, "the scene's reset"):
-            self.scene.reset(EnvIds.of(mask))
-
-    def reset_actions(self, mask: Tensor) -> None:
-        """Reset the actions where ``mask`` is True."""
-        with self.drawing("actions/reset"), FixedShapes(self.num_envs, "the actions' reset"):
-            self.action_manager.reset(EnvIds.of(mask))
-
-    @contextmanager
-    def drawing(self, name: str) -> Iterator[None]:
-        """Let the code of actions and actuators inside the block draw in the name ``name``."""
-        with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
-            yield
 
     def begun(self, mask: Tensor) -> None:
         """Write the actuators' commands anew after the resets where ``mask`` is True.

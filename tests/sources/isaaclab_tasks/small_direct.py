@@ -27,12 +27,12 @@ class Legs(DirectRLEnv):
     def _apply_action(self):
         self.robot.set_joint_position_target(self.robot.data.default_joint_pos + 0.25 * self.actions)
 
-    def _compute(self):
+    def _compute_intermediate_values(self):
         self.height, self.up = self.robot.data.root_pos_w[:, 2], self.robot.data.projected_gravity_b[:, 2]
         self.forces = self.sensor.data.net_forces_w[..., 2].sum(dim=1)
 
     def _get_dones(self):
-        self._compute()
+        self._compute_intermediate_values()
         return self.height < 0.3, self.episode_length_buf >= self.max_episode_length - 1
 
     def _get_rewards(self):
@@ -42,7 +42,7 @@ class Legs(DirectRLEnv):
     def _get_observations(self):
         data = self.robot.data
         parts = [data.projected_gravity_b, data.joint_pos, data.joint_vel, self.actions, self.phase.unsqueeze(1)]
-        return {"policy": torch.cat(parts, dim=1), "critic": torch.stack([self.height, self.forces], dim=1)}
+        return {"policy": torch.cat(parts, dim=1), "critic": torch.stack([self.height, self.forces, self.up], dim=1)}
 
     def _reset_idx(self, env_ids):
         super()._reset_idx(env_ids)
@@ -57,7 +57,7 @@ class Legs(DirectRLEnv):
         root[:, :3] += self.scene.env_origins[env_ids]
         self.robot.write_root_state_to_sim(root, env_ids)
         self.last_actions[env_ids] = 0.0
-        self._compute()
+        self._compute_intermediate_values()
 
 
 @configclass
@@ -76,7 +76,7 @@ class Events:
 
 @configclass
 class PlainCfg(DirectRLEnvCfg):
-    decimation, episode_length_s, action_space, observation_space, state_space, draws = 4, 0.6, 8, 28, 2, False
+    decimation, episode_length_s, action_space, observation_space, state_space, draws = 4, 0.6, 8, 28, 3, False
     scene: lab_configs.LeggedScene = lab_configs.LeggedScene(num_envs=2, env_spacing=3.0)
 
     def __post_init__(self):

@@ -24,6 +24,7 @@ from isaaclab_mujoco.assets import find
 
 pytestmark = pytest.mark.slow  # a scene takes a second, and finding a task more
 WALK, CART, TEXT = "isaaclab:small_lab:Small-Walk-v0", "isaaclab:small_lab:Small-Cart-v0", "rewards = {}\n"
+DIRECT, OWN = "isaaclab:small_direct:Small-", "def compute_reward(reward_buf):\n    return reward_buf\n"
 SMALL = Settings(1, draws=3, episodes=2, milliseconds=200)
 POLICIES = {"stands": lambda obs: 0.0 * obs[:, :8], "nods": lambda obs: 0.5 * torch.tanh(obs[:, :1]).expand(-1, 8)}
 # varied environments, and the task that each equals; the first one is as the task's
@@ -42,14 +43,15 @@ def walk():
     return groups_of(WALK, TEXT, list(POLICIES))
 
 
-def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_evaluation(walk):
-    spec, groups = walk
+@pytest.mark.parametrize("task", [WALK, DIRECT + "Drawing-v0", "isaaclab:small_own:small_legs"])
+def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_evaluation(task, walk):
+    spec, groups = walk if task == WALK else groups_of(task, OWN, list(POLICIES))
     stress = stress_of(spec, groups, POLICIES, SMALL)
     nods = [group for group in groups if group.name == "nods"]
     rows = stress_of(spec, nods, POLICIES, SMALL).rows
     assert str(rows) == str(tuple(row for row in stress.rows if row.candidate == "nods"))  # some columns are NaN
     assert len({row.fitness for row in stress.rows}) == len(stress.rows)
-    assert not stress.settings.absent and not stress.settings.notes
+    assert not stress.settings.absent and len(stress.settings.notes) == ("own" in task)
     assert all(0.0 < row.motion["foot_slip"] < 0.5 for row in stress.rows)
     env = build_env(spec, [group.evaluation for group in groups], [spec.config.seed] * 2, SMALL.episodes)
     with torch.no_grad():
@@ -57,6 +59,8 @@ def test_stress_is_the_same_alone_and_among_others_and_without_disturbances_the_
         played = run_episodes(env, act, 1, EVALUATION_STEP, steps=round(0.2 / env.task.dt))
     nominal = [row.fitness for row in stress.rows if row.draw == 0]
     assert nominal == played.fitness.double().mean(dim=1).tolist()
+    if task != WALK:
+        return
     assert env.task.unmeasured(0) == set()
     terms = env.task.world.dialect.terms(env.task.world.cfg, "observations")["critic"]
     assert env.task.unmeasured_by(terms.speed) == "the base's linear velocity"
@@ -213,6 +217,18 @@ def test_sensors_err_where_the_task_observes_and_nothing_else_notices(walk):
         assert most == 0.0 or bool((error[SMALL.episodes :].amax(dim=1) > 0.1 * most).all()), name
     for name, x in states.items():
         assert torch.equal(x, x[: SMALL.episodes].repeat(1 + SMALL.draws, 1)), name
+
+
+def test_a_class_of_its_own_observes_what_sensors_measure_and_the_actions_as_they_were_asked():
+    env = disturbed(*groups_of(DIRECT + "Plain-v0", OWN, ["a"]), SMALL, noise=0.5, delay=20.0)
+    with torch.no_grad():
+        env.begin_all(EVALUATION_STEP)
+    observed(env)
+    own, state, late = env.task.env, env.task.state, slice(SMALL.episodes, None)
+    assert bool((state["obs_buf"][:, 19:27] == 0.3).all()) and not bool(own.actions[late].any())
+    error = (state["critic_buf"][:, 2] - own.up).abs()  # of a number that the class keeps
+    assert bool((error[late] > 1e-5).all()) and not bool(error[: SMALL.episodes].any())
+    assert torch.equal(own.up, own.robot.data.projected_gravity_b[:, 2])
 
 
 def sensing(cfg):

@@ -21,7 +21,7 @@ from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.spec import Can
 
 pytest.importorskip("mjlab")
-from envcoder_bench.sim.mjlab.robot import robot_name
+from envcoder_bench.sources.mjlab_tasks.robot import robot_name
 from envcoder_bench.sources.mjlab_tasks.spec import facts_of, mjlab_spec
 from envcoder_bench.sources.mjlab_tasks.task import has_contacts
 

@@ -5,8 +5,8 @@ startup events have set, while a drawn friction replaces theirs. Sensors err by 
 read, which are undone before anything else reads them.
 """
 
-# mjlab is optional, and MuJoCo's bindings carry no types
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# mjlab is optional
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -19,28 +19,20 @@ import numpy as np
 import torch
 import warp as wp
 from mjlab.managers.event_manager import RecomputeLevel
-from mujoco import mjtBias, mjtGain, mjtSensor, mjtTrn
 from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sim.base import Robot, Variation
+from envcoder_bench.sim.base import Variation
+from envcoder_bench.sim.mjlab.model_facts import effort_limits, linear_actuators, quantity
 from envcoder_bench.sim.mujoco_model import LEAST_FRICTION, outermost_geom
+from envcoder_bench.sources.term_tasks.robot import TermRobot
 
 TOUCH = "stress_touch"  # the sensor of all contacts
 VARIED = (
     "geom_friction", "body_mass", "body_inertia", "body_ipos",
     "actuator_gainprm", "actuator_biasprm", "actuator_forcerange", "jnt_actfrcrange",
 )  # fmt: skip
-_QUANTITIES = {
-    mjtSensor.mjSENS_GYRO: "angular_velocity",
-    mjtSensor.mjSENS_FRAMEANGVEL: "angular_velocity",
-    mjtSensor.mjSENS_VELOCIMETER: "linear_velocity",
-    mjtSensor.mjSENS_FRAMELINVEL: "linear_velocity",
-    mjtSensor.mjSENS_FRAMEXAXIS: "orientation",
-    mjtSensor.mjSENS_FRAMEYAXIS: "orientation",
-    mjtSensor.mjSENS_FRAMEZAXIS: "orientation",
-}
 
 
 def robot_name(entities: Mapping[str, Any]) -> str:
@@ -61,11 +53,10 @@ def touch_sensor(entities: Mapping[str, Any]) -> Any:
 
 def is_linear_velocity(model: Any, sensor: str) -> bool:
     """Return whether a model has a sensor of this name that measures a linear velocity."""
-    kinds = {model.sensor(k).name: mjtSensor(model.sensor_type[k]) for k in range(model.nsensor)}
-    return sensor in kinds and _QUANTITIES.get(kinds[sensor]) == "linear_velocity"
+    return any(model.sensor(k).name == sensor and quantity(model, k) == "linear_velocity" for k in range(model.nsensor))
 
 
-class MjlabRobot(Robot):
+class MjlabRobot(TermRobot):
     """The first entity with actuators.
 
     Args:
@@ -74,21 +65,11 @@ class MjlabRobot(Robot):
     """
 
     def __init__(self, world: Any, events: Sequence[str] = ()) -> None:
-        self.notes: list[str] = [
-            f"the event {name} replaces numbers of the draws where an episode begins" for name in events
-        ]
-        self._world, self._sim = world, world.sim
-        self._model = model = self._sim.mj_model
-        self.name = robot_name(self._world.cfg.scene.entities)
-        self._entity = entity = self._world.scene.entities[self.name]
-        where = entity.indexing
-        self.floating = not entity.is_fixed_base
-        self.body_names = list(entity.body_names)
-        self._bodies = where.body_ids.tolist()
-        self.body_masses = torch.from_numpy(model.body_mass[self._bodies]).float()
-        moves = model.body_dofnum[model.body_weldid[self._bodies]] > 0
-        moving = np.where(moves, model.body_mass[self._bodies], -1.0)
-        self.base = 0 if self.floating else int(moving.argmax())
+        self._sim, self.name = world.sim, robot_name(world.cfg.scene.entities)
+        model, self._entity = world.sim.mj_model, world.scene.entities[self.name]
+        entity, self._bodies = self._entity, self._entity.indexing.body_ids.tolist()
+        super().__init__(world, model, self._bodies, entity.body_names, not entity.is_fixed_base)
+        self.notes += [f"the event {name} replaces numbers of the draws where an episode begins" for name in events]
         self._joints = [model.joint(f"{self.name}/{joint}").id for joint in entity.joint_names]
         self._set_limits()
         touched = self._world.scene.sensors[TOUCH].primary_names
@@ -100,27 +81,15 @@ class MjlabRobot(Robot):
         # what sensors measure
         casting = [x for x in self._world.scene.sensors.values() if hasattr(x, "_ray_dist")]
         self._rays = [(sensor, wp.to_torch(sensor._ray_dist)) for sensor in casting]
-        joints, rays = len(self._joints), sum(x.shape[1] for _, x in self._rays)
-        base = {"linear_velocity": 3, "angular_velocity": 3, "orientation": 3} if self.floating else {}
-        self.sensors = {"dof_pos": joints, "dof_vel": joints, **base, **({"measured_heights": rays} if rays else {})}
-        self._errors: Mapping[str, Tensor] = {}
+        self._set_sensors(len(self._joints), sum(x.shape[1] for _, x in self._rays))
         self._measured = list(self._built_in_sensors())
-
-    def _indices(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, device=self._world.device)
 
     def _set_limits(self) -> None:
         model, joints = self._model, self._joints
         ranged = model.jnt_limited[joints].astype(bool)[:, None]
         limits = torch.from_numpy(np.where(ranged, model.jnt_range[joints], [[-np.inf, np.inf]])).float()
         self.dof_limits_lower, self.dof_limits_upper = limits.unbind(1)
-        efforts = np.zeros(len(joints))
-        for k in range(model.nu):
-            joint = int(model.actuator_trnid[k, 0])
-            if model.actuator_trntype[k] == mjtTrn.mjTRN_JOINT and joint in joints:
-                own = model.actuator_forcerange[k, 1] if model.actuator_forcelimited[k] else np.inf
-                of_joint = model.jnt_actfrcrange[joint, 1] if model.jnt_actfrclimited[joint] else np.inf
-                efforts[joints.index(joint)] = min(own, of_joint)
+        efforts = effort_limits(model, joints)
         for actuator in self._drives():  # a drive in Python has a limit of its own
             place = actuator.target_ids.cpu().numpy()
             efforts[place] = np.minimum(efforts[place], actuator.force_limit[0].cpu().numpy())
@@ -149,15 +118,15 @@ class MjlabRobot(Robot):
         Sensors of joints err as their joint. All sensors of velocities and axes, wherever they are, err as the base.
         """
         model, joints = self._model, [self._model.joint(x).name for x in self._joints]
-        joint_types = {mjtSensor.mjSENS_JOINTPOS: "dof_pos", mjtSensor.mjSENS_JOINTVEL: "dof_vel"}
         for k in range(model.nsensor):
-            kind, address = mjtSensor(model.sensor_type[k]), int(model.sensor_adr[k])
+            measured, address = quantity(model, k), int(model.sensor_adr[k])
             if not model.sensor(k).name.startswith(f"{self.name}/"):
                 continue
-            if kind in joint_types and model.joint(model.sensor_objid[k]).name in joints:
-                yield address, 1, joint_types[kind], joints.index(model.joint(model.sensor_objid[k]).name)
-            elif _QUANTITIES.get(kind) in self.sensors:
-                yield address, 3, _QUANTITIES[kind], 0
+            if measured not in ("dof_pos", "dof_vel"):
+                if measured in self.sensors:
+                    yield address, 3, measured, 0
+            elif model.joint(model.sensor_objid[k]).name in joints:
+                yield address, 1, measured, joints.index(model.joint(model.sensor_objid[k]).name)
 
     # the state after a step
 
@@ -203,10 +172,7 @@ class MjlabRobot(Robot):
         fields["body_mass"][:, base] *= mass
         fields["body_inertia"][:, base] *= mass.unsqueeze(1)
         fields["body_ipos"][:, base, 0] += com
-        # motors and the model's position drives: force = gain * ctrl + bias_pos * q + bias_vel * dq
-        plain = np.isin(model.actuator_gaintype, [mjtGain.mjGAIN_FIXED, mjtGain.mjGAIN_AFFINE])
-        plain &= np.isin(model.actuator_biastype, [mjtBias.mjBIAS_NONE, mjtBias.mjBIAS_AFFINE])
-        driven = plain & (model.actuator_biasprm[:, 1:3] != 0.0).any(axis=1)
+        plain, driven = linear_actuators(model)
         factor = torch.ones(len(mass), model.nu, device=mass.device)
         factor[:, torch.from_numpy(plain)] *= strength.unsqueeze(1)
         factor[:, torch.from_numpy(driven)] *= gains.unsqueeze(1)
@@ -228,13 +194,6 @@ class MjlabRobot(Robot):
     def tilt(self, gravity: Tensor) -> bool:
         self._entity.data.gravity_vec_w.copy_(gravity)
         return True
-
-    def show_actions(self, actions: Tensor) -> None:
-        manager = self._world.action_manager
-        manager.action.copy_(actions[:, : manager.total_action_dim])
-
-    def measure(self, errors: Mapping[str, Tensor], actions: Tensor) -> None:
-        self._errors = errors
 
     @contextmanager
     def erring(self) -> Iterator[None]:
@@ -260,8 +219,8 @@ class MjlabRobot(Robot):
             )
             quat = noise.turned(arrays["xquat"][:, root][:, self._xyzw], errors["orientation"])
             arrays["xquat"][:, root] = quat[:, self._wxyz]
-        for address, width, quantity, column in self._measured:
-            arrays["sensordata"][:, address : address + width] += errors[quantity][:, column : column + width]
+        for address, width, measured, column in self._measured:
+            arrays["sensordata"][:, address : address + width] += errors[measured][:, column : column + width]
         first = 0
         for sensor, rays in self._rays:
             error = errors["measured_heights"][:, first : first + rays.shape[1]]
