@@ -9,8 +9,8 @@
         agent.log          what the agent's command printed
     searches/TASK/K/       what it ranked, as a search: archive, validation and report
 
-The agent's command runs in a folder elsewhere, with ``TASK.md`` and ``mcp.json`` alone. The harness counts the time and
-what passes the tools; what an agent thinks, reads and writes elsewhere it cannot count.
+The agent's command runs in a folder elsewhere, with ``TASK.md``, ``DESCRIPTION.md`` and ``mcp.json`` alone. The harness
+counts the time and what passes the tools; what an agent thinks, reads and writes elsewhere it cannot count.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -57,18 +58,16 @@ LEFT, TIME, TOKENS = "it left", "the time was over", "the tokens were used up"  
 # without seeds that the harness holds, and without files that a search does not need
 TOOLS_GIVEN = tuple(name for name in TOOLS if name not in ("final", "policy"))
 _HIDDEN = {"PYTHONPATH", "VIRTUAL_ENV"}  # variables of this process, which say where the repository is
-_TASK = """# {task}
-
-The policy should: {description}. You write the functions that shape its training, in Python; `describe` says which, and
-what the state holds. You have {minutes:.0f} minutes and {tokens:,} tokens of calls and answers.
-
-Use the tools of the server `envcoder-bench` in `mcp.json`: `describe`, `check`, `plan`, `rank`, `status`, `result`.
-`rank` trains candidates. Those count that are ranked with the default number of iterations, and done
-in time. When you have ended or the time is over, the best of them train again with other seeds, which choose one.
-{again}
-What you ranked is the only thing that counts. Policies, files and what you say are not read.
-"""
-_AGAIN = "\nThis session was interrupted. `status` says what was ranked before.\n"
+_TASK = (
+    "The policy should: {description}. You write the functions that shape its training, in Python; DESCRIPTION.md says"
+    " which, and what the state holds. You have {minutes:.0f} minutes and {tokens:,} tokens of calls and answers.",
+    "Use the tools of the server `envcoder-bench` in mcp.json: `check`, `plan`, `rank`, `status`, `result` and others."
+    " Give texts, or write files in this folder and give their names.",
+    "`rank` trains candidates. Those count that are ranked with the default number of iterations, and done in time."
+    " When you have ended or the time is over, the best of them train again with other seeds, which choose one. What"
+    " you ranked is the only thing that counts: policies, files and what you say are not read.",
+)
+_AGAIN = "This session was interrupted. `status` says what was ranked before."
 
 
 @dataclass
@@ -166,6 +165,7 @@ class AgentSearch:
         try:
             with view.stop, served(tools, self.home, _Meter(self, campaign), TOOLS_GIVEN) as (address, token):
                 tools.runner.start()
+                shutil.copy(tools.describe()["more"], desk / "DESCRIPTION.md")
                 agent = start_agent(self.command, self._furnish(desk, address, token), self.home / "agent.log")
                 try:
                     self._wait(agent, campaign, view)
@@ -181,14 +181,11 @@ class AgentSearch:
         """Write the agent's task, and how to reach its tools, into its folder."""
         server = {"type": "http", "url": address, "headers": {"Authorization": f"Bearer {token}"}}
         write_atomic(desk / "mcp.json", json.dumps({"mcpServers": {"envcoder-bench": server}}, indent=1))
-        text = _TASK.format(
-            task=self.task.name,
-            description=self.task.description,
-            minutes=self.session.left / 60,
-            tokens=AGENT_TOKENS - self.session.tokens,
-            again=_AGAIN if self.session.calls else "",
-        )
-        write_atomic(desk / "TASK.md", text)
+        limits = {"minutes": self.session.left / 60, "tokens": AGENT_TOKENS - self.session.tokens}
+        parts = [part.format(description=self.task.description, **limits) for part in _TASK]
+        parts += [_AGAIN] if self.session.calls else []
+        texts = [f"# {self.task.name}", *(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts)]
+        write_atomic(desk / "TASK.md", "\n\n".join(texts) + "\n")
         return desk
 
     def _wait(self, agent: subprocess.Popen, campaign: Campaign, view: View) -> None:

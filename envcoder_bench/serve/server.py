@@ -87,7 +87,7 @@ def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] =
                 watch.after(name, values, text)
             return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
-        server.add_tool(call, structured_output=False)
+        server.add_tool(call, name=name, structured_output=False)
 
     for name in names:
         tool(name, getattr(tools, name))

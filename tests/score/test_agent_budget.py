@@ -17,10 +17,12 @@ from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.evaluate import evaluate, resume
+from envcoder_bench.run.evaluate import evaluate
+from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.score import agent, leaderboard
 from envcoder_bench.score.document import score_document
+from envcoder_bench.score.page import score_page
 from envcoder_bench.score.protocol import ScoredTask
 from envcoder_bench.score.run import ScoreFolder, begin, run_score
 from envcoder_bench.search.folder import SearchFolder
@@ -40,6 +42,7 @@ class Scripted(threading.Thread):
         self.start()
 
     def run(self):
+        self.files = {path.name: path.read_text() for path in self._desk.iterdir()}
         server = json.loads((self._desk / "mcp.json").read_text())["mcpServers"]["envcoder-bench"]
 
         async def talk():
@@ -69,11 +72,7 @@ def in_this_process(patch, script):
         campaign, seeds = self._campaign, (f"seed={job.seed}", f"seeds={job.seeds}")
         self._begin(job)
         words = [*seeds, f"learning_iterations={job.iterations}", "untrusted=true", *campaign.state.overrides]
-        path = campaign.run(job)
-        if path.is_dir():
-            resume(path)
-        else:
-            evaluate(campaign.state.task, campaign.files(job), overrides=words, output_dir=path)
+        evaluate(campaign.state.task, campaign.files(job), overrides=words, output_dir=campaign.run(job))
         return 0
 
     patch.setattr("envcoder_bench.serve.jobs.Runner._wait", wait)
@@ -88,7 +87,9 @@ def searched(tmp_path, monkeypatch):
         monkeypatch, lambda name, seeds: [{"good": 0.9, "bad": 0.1, "long": 0.95}.get(name, 0.5)] * seeds
     )
     monkeypatch.setattr(agent, "POLL_SECONDS", 0.01)
+    (tmp_path / "more.md").write_text("all of the task")
     monkeypatch.setattr(agent.Tools, "_expected", lambda *_: None)
+    monkeypatch.setattr(agent.Tools, "describe", lambda self: {"more": tmp_path / "more.md"})
     monkeypatch.setattr(agent, "end_agent", lambda started: None)
 
     def session(script, begin=None):
@@ -102,9 +103,10 @@ def searched(tmp_path, monkeypatch):
 
 
 async def rank(call, names, **more):
-    answer = await call("rank", sources={name: campaigns.source(text) for name, text in names.items()}, **more)
+    sources = {name: text if "def " in text else campaigns.source(text) for name, text in names.items()}
+    answer = await call("rank", sources=sources, **more)
     if "job" in answer:
-        await call("status", job=answer["job"], wait=5)
+        await call("status", job=answer["job"], wait=50)
 
 
 @pytest.mark.slow
@@ -116,6 +118,7 @@ def test_what_an_agent_ranked_becomes_a_search(searched):
 
     search, client = searched(script)
     assert client.tools == {*agent.TOOLS_GIVEN} and "final" not in client.tools
+    assert set(client.files) == {"TASK.md", "DESCRIPTION.md", "mcp.json"} and "60 minutes" in client.files["TASK.md"]
     assert "the same as good" in client.said[-1]["error"]["message"] and search.session.ended == agent.LEFT
     search._record()
     folder = SearchFolder(search.search)
@@ -172,43 +175,67 @@ def test_an_agent_that_cannot_start_is_named(asked, part, tmp_path):
 TINY = (
     *("num_envs_per_candidate=4", "learning_iterations=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"),
     *("evaluation.points=1", "sim=mujoco_cpu", "device=cpu", "train.params.config.horizon_length=4"),
-    "task.env.episodeLength=20",
+    *("task.env.episodeLength=200", "validation_seeds=2", "seeds=2"),
 )
-FEWER = ("validation_seeds=2", "seeds=2")  # of validation, and of the others
+# it swings the pole up by its energy and balances it (LQR), so that training has little to add
+CONTROLLER = """
+ACTION_DIM = 1
+
+
+def compute_torque(action, cart_pos, cart_vel, pole_angle, pole_vel):
+    angle = torch.atan2(torch.sin(pole_angle), torch.cos(pole_angle))
+    balance = 1.4 * cart_pos + 2.7 * cart_vel - 32.0 * angle - 8.4 * pole_vel
+    energy = pole_vel**2 / 6.0 + 4.9 * (torch.cos(pole_angle) - 1.0)
+    swing = -0.5 * energy * pole_vel * torch.cos(pole_angle) - 3.0 * cart_pos - 2.0 * cart_vel
+    push = 1.1 * torch.where(torch.abs(angle) < 0.5, balance, swing) + 0.1 * action[:, 0]
+    return torch.stack((torch.clamp(push, -10.0, 10.0), torch.zeros_like(push)), dim=-1)
+"""
 
 
 @pytest.mark.slow
-def test_a_score_of_an_agent_that_is_stopped_goes_on_and_is_checked(tmp_path, monkeypatch):
-    stop, scripts = StopRequest(), []
+def test_an_agent_that_hands_in_a_controller_is_scored_after_a_stop_and_seen_by_what_training_adds(
+    tmp_path, monkeypatch
+):
+    stop, scripts, seen = StopRequest(), [], []
 
     async def before(call):
-        await rank(call, {"first": "sin", "second": "tan"}, seeds=1)
+        await rank(call, {"controller": CONTROLLER, "plain": "sin"}, seeds=1)
         stop("the test")
+        while True:  # until the server ends
+            await call("status")
 
     async def after(call):
-        jobs = (await call("status"))["jobs"]
-        await call("status", job=jobs[0]["job"], wait=20)
+        seen.extend(job["status"] for job in (await call("status"))["jobs"])
 
     async def script(call):
         await scripts.pop(0)(call)
 
     in_this_process(monkeypatch, script)
     monkeypatch.setattr(secrets, "randbelow", lambda below: 5)
-    asked = {"track": "reward", "budget": "agent", "tasks": ("smoke",), "agent": "true", "overrides": (*TINY, *FEWER)}
+    asked = {"track": "all", "budget": "agent", "tasks": ("smoke",), "agent": "true", "overrides": TINY}
     folder, config = begin(tmp_path / "score", model="m", runs=1, **asked)
     scripts += [before, after]
     assert run_score(folder, config, View(stop=stop), lambda text: None) is None
     folder, config = ScoreFolder.open(folder.path)
     score = score_document(config, run_score(folder, config, View(), lambda text: None))
     (search,) = score.tasks[0].runs
-    assert score.budget == "agent" and search.candidates == 2 and search.executable == 1.0 and not scripts
-    assert search.winner in ("r1_00", "r1_01") and len(search.fitness) == 2 and search.tokens > 100
-    assert search.device_minutes > 0
+    assert score.budget == "agent" and search.candidates == 2 and search.executable == 1.0 and seen == ["done"]
+    assert search.winner == "r1_00" and len(search.fitness) == 2 and search.tokens > 100 and search.device_minutes > 0
+    # the controller: its policy is as good before training as after it
+    rows = open_run(folder.path / "final" / "CartpoleSwingup").rows
+    untrained = [row.fitness for row in rows if row.candidate == "untrained"]
+    mean, base = (sum(x) / len(x) for x in (search.fitness, untrained))
+    assert search.before_training > base + 0.2 and search.before_training == pytest.approx(mean, abs=0.1)
+    added = max(1 - (search.before_training - base) / (mean - base), 0)
+    assert search.learned == pytest.approx(added) and added < 0.2
+    page = score_page(score)
+    assert "all (controller allowed)" in page and ">before training<" in page and ">learned<" in page
+    # a leaderboard takes it, if a call has the winner
     folder.score.write_text(leaderboard.score_json(score))
     leaderboard.add(folder.path, tmp_path / "site")
     transcript = SearchFolder(folder.path / "searches" / "CartpoleSwingup" / "0").transcript
-    transcript.write_text(transcript.read_text().replace("torch.sin", "torch.cosh").replace("torch.tan", "torch.cosh"))
-    with pytest.raises(UserError, match=r"has no reply with r"):
+    transcript.write_text(transcript.read_text().replace("32.0 * angle", "31.0 * angle"))
+    with pytest.raises(UserError, match=r"has no reply with r1_00"):
         leaderboard.add(folder.path, tmp_path / "site")
 
 
@@ -228,4 +255,10 @@ def test_the_command_runs_in_a_folder_of_its_own_and_is_ended_with_all_that_it_s
     said, child = (tmp_path / "log").read_text().rsplit(" ", 1)
     assert said == f"a b {desk} []" and started.returncode == -signal.SIGTERM
     stat = Path(f"/proc/{child.strip()}/stat")
-    assert not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+    def is_alive():
+        return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+    while is_alive() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not is_alive()

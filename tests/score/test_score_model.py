@@ -9,11 +9,9 @@ from fake_llm import FakeLLM, answer
 from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.cli import verbs
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.score import leaderboard
 from envcoder_bench.score.document import score_document
-from envcoder_bench.score.page import score_page
 from envcoder_bench.score.run import ScoreFolder, begin, raise_cost, run_score
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.screen import View
@@ -192,42 +190,6 @@ def test_no_column_rewards_a_model_that_cheats(tmp_path, monkeypatch):
     assert "the same in every state" in constant.message
     (trained,) = (attempt for attempt in searched.read_archive().attempts if attempt.by_seed)
     assert trained.source.strip() == CHEATS["disguise"].strip() and trained.same_as == "human"
-
-
-# it swings the pole up by its energy and balances it (LQR), so that training has little to add
-CONTROLLER = """
-ACTION_DIM = 1
-
-
-def compute_torque(action, cart_pos, cart_vel, pole_angle, pole_vel):
-    angle = torch.atan2(torch.sin(pole_angle), torch.cos(pole_angle))
-    balance = 1.4 * cart_pos + 2.7 * cart_vel - 32.0 * angle - 8.4 * pole_vel
-    energy = pole_vel**2 / 6.0 + 4.9 * (torch.cos(pole_angle) - 1.0)
-    swing = -0.5 * energy * pole_vel * torch.cos(pole_angle) - 3.0 * cart_pos - 2.0 * cart_vel
-    push = 1.1 * torch.where(torch.abs(angle) < 0.5, balance, swing) + 0.1 * action[:, 0]
-    return torch.stack((torch.clamp(push, -10.0, 10.0), torch.zeros_like(push)), dim=-1)
-"""
-
-
-@pytest.mark.slow
-def test_a_controller_on_the_track_all_is_seen_by_what_training_adds(tmp_path, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with FakeLLM() as server:
-        server.script.extend([answer(f"```python\n{CONTROLLER}\n```")] * 2)
-        asked = {"track": "all", "base_url": f"{server.root}/v1"}
-        folder, score = run(tmp_path / "all", "openai:m", ("shapers_per_iter=1", "task.env.episodeLength=200"), **asked)
-    (search,) = score.tasks[0].runs
-    untrained = [
-        row.fitness for row in open_run(folder.path / "final" / "CartpoleSwingup").rows if row.candidate == "untrained"
-    ]
-    mean, base = (sum(x) / len(x) for x in (search.fitness, untrained))
-    assert search.before_training > base + 0.2 and search.before_training == pytest.approx(mean, abs=0.1)
-    assert (
-        search.learned == pytest.approx(max(1 - (search.before_training - base) / (mean - base), 0))
-        and search.learned < 0.2
-    )
-    page = score_page(score)
-    assert "all (controller allowed)" in page and ">before training<" in page and ">learned<" in page
 
 
 @pytest.mark.slow
