@@ -199,7 +199,7 @@ class IsaacLabRobot(TermRobot):
 class DirectRobot(IsaacLabRobot):
     """The robot of a task whose environment is a class of its own, which keeps the actions itself.
 
-    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it if it is called without arguments.
+    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, if that needs no arguments.
     """
 
     def __init__(self, world: Any) -> None:

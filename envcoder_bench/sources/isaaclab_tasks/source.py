@@ -278,7 +278,7 @@ def _refuse_other_environments(source: Source) -> None:
         for key in _OWN_CFG:
             if not _has(cfg, key):
                 what = f"its config, {type(cfg).__name__}, has no {key}"
-                raise ValueError(f"{source.address}: {what}: a class with {', '.join(_OWN)} needs it, as LeggedLab's do")
+                raise ValueError(f"{source.address}: {what}: a class with {', '.join(_OWN)} needs it")
     events = cfg.domain_rand.events if source.is_own else cfg.events if source.is_direct else None
     if not source.is_own:
         _refuse_other_configs(source, made, cfg)
