@@ -95,9 +95,9 @@ class Batch:
         # drag in the zones
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
-        own = cfg.robots[scene.robot.name]
+        figures = cfg.robots[scene.robot.name]
         self.episodes = Episodes(
-            cfg, lengths[self._arena], self._middle, self._lookup.most, own.fall_height, own.fall_angle
+            cfg, lengths[self._arena], self._middle, self._lookup.most, figures.fall_height, figures.fall_angle
         )
         # joints, and the targets and forces that are applied
         self._of_policies()
@@ -123,9 +123,10 @@ class Batch:
         robot, rows = self.scene.robot, []
         robot_scale = self.scene.settings.robots[robot.name].action_scale
         for policy in self.scene.policies:
-            own, scale = policy.deployment, policy.action_scale
-            if own is not None:
-                rows.append((own.stance, (own.height,), own.action_scale, own.action_offset, *zip(*own.commands)))
+            numbers, scale = policy.deployment, policy.action_scale
+            if numbers is not None:
+                of_actions = numbers.action_scale, numbers.action_offset
+                rows.append((numbers.stance, (numbers.height,), *of_actions, *zip(*numbers.commands)))
                 continue
             scales = (robot_scale if scale is None else scale,) * len(robot.stance)
             rows.append((robot.stance, (robot.height,), scales, robot.stance, (-math.inf,) * 3, (math.inf,) * 3))

@@ -65,7 +65,8 @@ def read_deployment(name: str, path: Path, robot: Robot, settings: GridSettings)
     Raises:
         UserError: there are none, or they do not fit the robot or the grid.
     """
-    beside = next((path.parent / word for word in DEPLOY if (path.parent / word).is_file()), None)
+    places = [(path.parent / word).resolve() for word in DEPLOY]
+    beside = next((place for place in places if place.is_file()), None)
     properties = _properties(path) if path.suffix == ".onnx" else {}
     if "observation_terms_history_length" not in properties and beside is None:
         raise UserError(
@@ -85,7 +86,7 @@ def read_deployment(name: str, path: Path, robot: Robot, settings: GridSettings)
         else:
             numbers = _of_document(document, robot, settings.robots[robot.name].sdk_joints)
         numbers.check(settings)
-        files = () if beside is None else (str(beside.resolve()),)
+        files = () if beside is None else (str(beside),)
         return numbers.deployment(robot, commands, files)
     except KeyError as error:
         raise UserError(f"policy {name}: {file}: the key {error} is missing") from error

@@ -71,8 +71,8 @@ class Part:
         # the robots of a simulation have the same drives
         groups: dict[Any, list[Spec]] = {}
         for spec in specs:
-            own = inputs.policies[spec.policy].deployment
-            groups.setdefault(own and own.gains, []).append(spec)
+            deployment = inputs.policies[spec.policy].deployment
+            groups.setdefault(deployment and deployment.gains, []).append(spec)
         self._waves = [group[k : k + size] for group in groups.values() for k in range(0, len(group), size)]
         self._total = len(specs)
 
@@ -85,7 +85,9 @@ class Part:
         """Build a simulator of the grid's robot, with the drives of a policy, on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
         drives = policy.deployment or cfg.robots[robot.name]
-        options = None if cfg.solver_iterations is None else {"iterations": cfg.solver_iterations}
+        options: dict[str, Any] = {} if cfg.solver_iterations is None else {"iterations": cfg.solver_iterations}
+        if policy.deployment is not None:
+            options["integrator"] = "implicitfast"  # with Euler's, drives with much damping shake light joints
         return make_simulator(
             self._sim,
             robot.model,

@@ -109,19 +109,19 @@ def load_policy_file(
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     # the width tells which observation it reads
-    own = None
+    deployment = None
     if not robot.stance:
         if isinstance(module, RunPolicy) or settings is None:
             raise UserError(f"policy {name}: {path} has no gains: give the ONNX file of envcoder-bench export")
-        own = read_deployment(name, path, robot, settings)
-        layouts, layout = {OWN: own.layout}, OWN
+        deployment = read_deployment(name, path, robot, settings)
+        layouts, layout = {OWN: deployment.layout}, OWN
     width = input_width(module, layouts)
     if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
     chosen = _layout(name, path, width, layouts, layout)
     _check_actions(name, path, module, chosen, len(robot.dof_names))
     scale, rows = _action_scale(module, chosen), _rows(module, chosen.width + memory_of(module))
-    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, rows, scale, own)
+    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, rows, scale, deployment)
 
 
 def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joints: int) -> None:

@@ -75,9 +75,9 @@ def find_robot(name: str, settings: GridSettings) -> Robot:
             f"unknown robot '{name}'{near_matches(name, settings.robots)}; there are {', '.join(settings.robots)}, and"
             f" others with robots.{name}.model=FILE"
         )
-    own = settings.robots[name]
+    figures = settings.robots[name]
     if name in ROBOTS:
-        if own.model is not None or None in (own.stiffness, own.damping, own.action_scale):
+        if figures.model is not None or None in (figures.stiffness, figures.damping, figures.action_scale):
             raise UserError(
                 f"robots.{name}: it has this package's model, and needs stiffness, damping and action_scale"
             )
@@ -88,9 +88,9 @@ def find_robot(name: str, settings: GridSettings) -> Robot:
 
     scratch = tempfile.TemporaryDirectory(prefix="envcoder_bench_robot_")
     model = Path(scratch.name) / "model.xml"
-    file = own.model or "mjlab's model"
+    file = figures.model or "mjlab's model"
     try:
-        (_of_mjlab(name) if own.model is None else convert_file(Path(own.model), True, True)).write(model)
+        (_of_mjlab(name) if figures.model is None else convert_file(Path(figures.model), True, True)).write(model)
         robot = load_robot(model, settings.dt, settings.physics_hz // settings.control_hz)
     except (ValueError, NotImplementedError, OSError) as error:
         text = " ".join(str(error).replace(str(model), str(file)).split()).removeprefix(f"{file}: ")

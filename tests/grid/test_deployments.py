@@ -9,7 +9,7 @@ import yaml
 from grids import part
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.grid.batch import Batch
+from envcoder_bench.grid.batch import Batch, select
 from envcoder_bench.grid.deployments import read_deployment
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.policies import LoadedPolicy, load_policy_file
@@ -170,6 +170,12 @@ def test_robots_have_the_policys_drives_stance_commands_and_histories(biped, cfg
         last = torch.tensor([1.0, 2.0, 3.0, 4.0])
         torch.testing.assert_close(seen[0, 24:], torch.cat([last * max(0, step - 2), last * (step - 1)]))
         batch.advance(1)
+    # a robot that goes on alone, or later, takes its history with it
+    one = Batch.resumed(batch.scene, batch.specs[1:], select(batch.state(), [1], 2), batch.step_count)
+    for each in (one, batch):
+        policy.module.seen = policy.module.seen[:4]
+        each.advance(1)
+    assert torch.equal(one._past[0], batch._past[1]) and bool(one._past[0, 12:24].any())
 
 
 def test_policies_with_other_drives_are_simulated_apart_and_a_tilted_biped_has_fallen(
