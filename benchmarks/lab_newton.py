@@ -162,7 +162,8 @@ class Newton:
             cfg.sim.physics.num_substeps = cfg.sim.physics.solver_cfg.update_data_interval = 1
         self.env = env = ManagerBasedRLEnv(cfg)
         env.reset()
-        self.robot, self.per_call = env.scene["robot"], cfg.decimation if env._physics_handles_decimation else 1
+        whole = env.sim.physics_manager.handles_decimation()
+        self.robot, self.per_call = env.scene["robot"], cfg.decimation if whole else 1
 
     def write(self, state: dict[str, np.ndarray]) -> None:
         x = {name: torch.tensor(value, dtype=torch.float32) for name, value in state.items()}
@@ -184,7 +185,6 @@ class Ours:
     """A task of Isaac Lab 2.3 on this project."""
 
     def __init__(self, name: str, num_envs: int, folder: Path, integrator: str = "") -> None:
-        sys.path[:0] = [str(ROOT), str(ROOT / "packages")]
         import isaaclab_mujoco
         from isaaclab_mujoco.assets import find
         from mujoco_batches.engine import layout
@@ -198,7 +198,6 @@ class Ours:
             return spec
 
         usd = {"cartpole": "cartpole.usd", "ant": "ant_instanceable.usd", "humanoid": "humanoid_instanceable.usd"}
-        find.given[usd[name]] = str(write_robot(name, folder))
         isaaclab_mujoco.install()
         import isaaclab_tasks  # noqa: F401
         from isaaclab.envs import ManagerBasedRLEnv
@@ -211,7 +210,8 @@ class Ours:
             setattr(cfg.scene.robot.actuators["body"], key, value)
         substeps = _SUBSTEPS.get(name, 1)
         cfg.sim.dt, cfg.decimation = cfg.sim.dt / substeps, cfg.decimation * substeps
-        with mock.patch.object(layout, "_world", world):
+        files = {usd[name]: str(write_robot(name, folder))}
+        with mock.patch.dict(find.given, files), mock.patch.object(layout, "_world", world):
             self.env = env = ManagerBasedRLEnv(cfg)
         env.reset()
         self.robot, self.per_call = env.scene["robot"], 1
@@ -342,6 +342,7 @@ def speed(lab: Any) -> dict[str, int]:
 def main() -> None:
     verb, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     real = sys.version_info >= (3, 12)
+    sys.path[:0] = [] if real else [str(ROOT), str(ROOT / "packages")]
     if verb == "record":
         record(folder)
     elif verb == "compare":

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import logging
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +21,7 @@ from envcoder_bench.compile.terms import find_terms, recorded_reward
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic, write_shared
 from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.core.run_log import Prints, counted_prints, muted
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.grouped_vec_task import keys_read
@@ -139,14 +139,19 @@ class Judge:
     kept: Mapping[str, Trajectories]
 
     @cached_property
-    def obstacle(self) -> str:
-        """Why no reward can be judged on the trajectories; empty if they can be."""
+    def _of_this_task(self) -> bool:
         keys = {key: spec.shape for key, spec in self.task.contract.state.items()}
         for kept in self.kept.values():
             shapes = {key: x.shape[2:] for key, x in kept.state.items() if key not in ("actions", "progress_buf")}
             if shapes != keys:
-                return "the kept trajectories are those of another version of the task"
-        return missing(self.kept)
+                return False
+        return True
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why no reward can be judged on the trajectories; empty if they can be."""
+        other = "the kept trajectories are those of another version of the task"
+        return missing(self.kept) if self._of_this_task else other
 
     def __str__(self) -> str:
         """Say on what rewards are judged, or why not."""
@@ -232,8 +237,11 @@ class Judge:
     def values(self, shaping: Shaping) -> list[np.ndarray]:
         """Return the values of a reward on kept states, and on those that nobody met; fewer where it has none."""
         values: list[np.ndarray] = []
+        # a baseline need not be fitter than the untrained policy: it is enough that there are states of one
+        if not self._of_this_task or not {HUMAN, UNSHAPED} & set(self.kept) or self._refusal(shaping):
+            return values
         with contextlib.suppress(CandidateError):
-            for trial in (self._trial, self._mixed) if not self._refusal(shaping) else ():
+            for trial in (self._trial, self._mixed):
                 values.append(self._called(shaping, trial)[0][VALUE].double().numpy())
         return values
 
@@ -363,24 +371,30 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
     spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
     values: dict[str, list[np.ndarray]] = {}
     try:
-        with SlowFiles() as slow, settings_kept(), warnings.catch_warnings():
+        # the run has shown what candidates print and warn of
+        with SlowFiles() as slow, settings_kept(), muted(), counted_prints(Prints(_unseen, _unseen)):
             torch.set_num_threads(1)
-            warnings.simplefilter("ignore")
             context = make_context(spec, slow)
             judge = Judge(context.task, kept)
             for source in spec.sources:
                 with contextlib.suppress(CandidateError):  # the page has it
                     shaping = context.check(load_and_assemble(source, context.files, spec.config.seed))
-                    values[source.name] = judge.values(shaping)
                     if source.name not in BASELINES:
                         verdicts[source.name] = judge(shaping)
+                    values[source.name] = judge.values(shaping)
     except Exception as error:  # a remark must not cost a page
         log.warning("the rewards are not judged: %s", error, exc_info=not isinstance(error, UserError))
     texts = {source.name: source.source for source in spec.sources}
     for name, twin in twins(texts, texts.get(spec.config.baseline, ""), spec.config.shaper_types, values).items():
-        remark = f"its reward has the values of {twin}'s, to {100 * SAME:g} % of their spread, and nothing else differs"
+        remark = (
+            f"its reward has the same values as {twin}'s, to {100 * SAME:g} % of their spread, and the rest is the same"
+        )
         verdicts[name] = replace(verdicts[name], remarks=[remark, *verdicts[name].remarks], same_as=twin)
     return verdicts
+
+
+def _unseen(text: str) -> None:
+    pass
 
 
 def twins(

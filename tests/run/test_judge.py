@@ -142,6 +142,33 @@ def test_a_reward_with_the_values_of_another_is_its_twin(prepared):
     assert lint.twins(REWARDS, texts["human"], None, {"good": constant, "twin": constant}) == {}
 
 
+def test_what_fails_in_one_reward_costs_no_verdict_of_another(prepared, tmp_path, monkeypatch, capsys):
+    context, _, kept, _ = prepared
+    prints = REWARDS["good"].replace("    return", '    print("hacked")\n    return')
+    write_candidates(tmp_path, {"a": prints, "b": REWARDS["good"], "c": REWARDS["bonus"]})
+    spec = with_candidates(resolve("Cartpole", SMALL), read_candidates("Cartpole", tmp_path, None), None)
+    monkeypatch.setattr(lint, "make_context", lambda *_: context)
+    judge, names = Judge.__call__, ["a", "b", "c"]
+
+    def judged(kept, fails=""):
+        def call(self, shaping):
+            if shaping.file.endswith(f"{fails}.py") and fails:
+                raise ZeroDivisionError
+            return judge(self, shaping)
+
+        monkeypatch.setattr(lint, "read", lambda path: kept)
+        monkeypatch.setattr(Judge, "__call__", call)
+        return lint.judge_run(RunFolder(tmp_path), spec, names)
+
+    verdicts = judged(kept)
+    assert [verdicts[name].same_as for name in names] == ["", "a", ""] and "hacked" not in "".join(capsys.readouterr())
+    # it is not a twin of what was not judged, nor the other way round
+    assert judged(kept, fails="b").keys() == {"a"}
+    # no baseline is kept
+    verdicts = judged({"untrained": kept["untrained"]})
+    assert all("no trajectories" in verdicts[name].not_judged for name in names)
+
+
 def test_what_cannot_be_judged_is_said(prepared):
     context, shapings, kept, _ = prepared
     alike = Judge(context.task, {"human": kept["untrained"], "untrained": kept["untrained"]})

@@ -309,7 +309,8 @@ class Block:
         if self.dialect.branches and in_capture():  # branches share what sensors compute
             for sensor in self.env.scene.sensors.values():
                 _ = sensor.data
-        used = [(term, weight) for term, (weight, used) in zip(self.rewards.terms, self._weights) if used]
+        terms = zip(self.rewards.terms, self._weights if self._plain else map(self._set_weight, self.rewards.terms))
+        used = [(term, weight) for term, (weight, used) in terms if used]
         weighted = [functools.partial(self._weighted, term, weight) for term, weight in used]
         parts = side_by_side(weighted, self.dialect.branches)
         reward = self._buffers["reward"].zero_()
@@ -323,7 +324,7 @@ class Block:
         if value is None:
             return None
         # the product in the order of mjlab's reward manager
-        part = value * (weight if self._plain else self.dialect.get(term.cfg, "weight")) * self.reward_scale
+        part = value * weight * self.reward_scale
         clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
         if term.foreign:  # its NaN is a fault, except of unstable physics; beside graphs the dispatcher finds it
             clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
@@ -331,17 +332,28 @@ class Block:
                 message = f"the term '{term.name}' returned NaN or infinity"
                 self._fail(term, PatchError(term.section, term.name, message))
                 return None
+        self._write(term, clean)
+        return clean if term.users is None else torch.where(term.users, clean, 0.0)
+
+    def _write(self, term: Term, values: Tensor) -> None:
+        """Write the column of a term where it is used."""
         rows = self._buffers["terms"][term.rows]
         if isinstance(term.columns, int):
             target = rows[:, term.columns]
-            target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
+            target.copy_(values if term.users is None else torch.where(term.users, values, target))
         else:
             columns = term.columns.unsqueeze(1)
             old = rows.gather(1, columns).squeeze(1)
             rows.scatter_(
-                1, columns, (clean if term.users is None else torch.where(term.users, clean, old)).unsqueeze(1)
+                1, columns, (values if term.users is None else torch.where(term.users, values, old)).unsqueeze(1)
             )
-        return clean if term.users is None else torch.where(term.users, clean, 0.0)
+
+    def _set_weight(self, term: Term) -> tuple[float, bool]:
+        """Return the weight that a curriculum has set, and whether it is not 0; without a weight the column is 0."""
+        weight = self.dialect.get(term.cfg, "weight")
+        if weight == 0.0:
+            self._write(term, torch.zeros(term.rows.stop - term.rows.start, device=self._device))
+        return weight, weight != 0.0
 
     def events(self, more: Sequence[str] = ("interval",)) -> None:
         """Apply the events of mode ``step``, and of ``more``."""
@@ -362,11 +374,11 @@ class Block:
         if not (self._has_curriculum and self._may_have_new_settings):
             return False
         self._may_have_new_settings = False
-        if self._contents is not None and self._contents.are_the_same():
-            return False
         terms = [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
-        commands = [term.cfg for _, term in self._commands()]
-        configs = [commands, [term for _, term in self.dialect.event_terms(self.event_manager)], terms]
+        events = [term for _, term in self.dialect.event_terms(self.event_manager)]
+        configs = [*(term.cfg for _, term in self._commands()), *events, *terms]
+        if self._contents is not None and self._contents.are_in(configs):
+            return False
         before, self._settings, self._contents = self._settings, frozen(configs), Contents(configs)
         return self._settings != before
 

@@ -256,6 +256,9 @@ class TermTask(Task):
         for block, begins in zip(self.blocks, self._where_episodes_begin()):
             if begins or not block.is_alone:
                 block.attempt(block.curriculum, self._mask[block.rows])
+        self._drop_outdated_graphs()
+
+    def _drop_outdated_graphs(self) -> None:
         if self.world.parts.captures and any([block.has_new_settings() for block in self.blocks]):
             self.world.parts.drop()
 
@@ -355,6 +358,7 @@ class TermTask(Task):
     def set_state(self, state: dict[str, Tensor]) -> None:
         with self.world.parts.replacing():
             restore(self.world, self.blocks, self._live(), state)
+        self._drop_outdated_graphs()
         self._spread = False  # its episodes have begun
 
     def restart(self) -> None:

@@ -100,17 +100,19 @@ def frozen(value: Any) -> Any:
 
 
 class Contents:
-    """The objects that configs hold; whether any was replaced is seen in an eighth of the time of ``frozen``."""
+    """The objects that configs hold, which are compared in less time than ``frozen`` takes."""
 
-    def __init__(self, configs: Any) -> None:
-        self._held = [(holder, list(_values_of(holder))) for holder in _holders(configs, set())]
+    def __init__(self, configs: Sequence[Any]) -> None:
+        self._configs, seen = configs, set[int]()
+        self._held = [(x, list(_values_of(x))) for config in configs for x in _holders(config, seen)]
 
-    def are_the_same(self) -> bool:
-        for holder, before in self._held:
-            now = _values_of(holder)
-            if len(now) != len(before) or not all(map(operator.is_, now, before)):
-                return False
-        return True
+    def are_in(self, configs: Sequence[Any]) -> bool:
+        """Return whether configs are the same objects as before, and hold the same objects."""
+        return _are_same(configs, self._configs) and all(_are_same(_values_of(x), before) for x, before in self._held)
+
+
+def _are_same(values: Collection[Any], others: Collection[Any]) -> bool:
+    return len(values) == len(others) and all(map(operator.is_, values, others))
 
 
 def _holders(value: Any, seen: set[int]) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
+import logging
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,8 @@ import numpy as np
 from mujoco_batches.assets.urdf import MESHES, AssetError
 from mujoco_batches.assets.urdf_spec import MAX_HULL, MIN_INERTIA, MIN_MASS
 from mujoco_batches.scene.params import AssetOptions
+
+_log = logging.getLogger("mujoco_batches")
 
 # sections that do not describe the robot
 _DROPPED = (
@@ -67,7 +70,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
         part.name = part.name or f"body_{number}"
     for mesh in spec.meshes:
         mesh.maxhullvert, mesh.inertia = MAX_HULL, mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
-    _drop_visual_geoms(spec)
+    _drop_visual_geoms(spec, path)
     spec.compiler.balanceinertia = True
     spec.compiler.boundmass, spec.compiler.boundinertia = MIN_MASS, MIN_INERTIA
     return spec
@@ -210,8 +213,18 @@ def _drop_dangling(root: ET.Element) -> None:
                     group.remove(element)
 
 
-def _drop_visual_geoms(spec: mujoco.MjSpec) -> None:
+def _drop_visual_geoms(spec: mujoco.MjSpec, path: Path) -> None:
+    """Remove the geoms that collide with nothing, and warn of moving bodies that have no mass without them."""
     paired = {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2)}
+    bodies = {}
     for geom in list(spec.geoms):
         if geom.contype == 0 and geom.conaffinity == 0 and geom.name not in paired:
+            if geom.mass != 0:  # NaN: by its density
+                bodies[geom.parent.name] = geom.parent
             spec.delete(geom)
+    names = [name for name, x in bodies.items() if x.joints and not x.geoms and not x.explicitinertial]
+    if names:
+        _log.warning(
+            "%s: no mass is left of %s, whose geoms collide with nothing: give each an <inertial>",
+            *(path, ", ".join(names)),
+        )

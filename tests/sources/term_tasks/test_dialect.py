@@ -153,6 +153,30 @@ def test_a_changed_number_of_a_config_is_noticed_once():
     assert not LineTask(N).blocks[0].has_new_settings()
 
 
+def test_a_replaced_config_is_noticed_each_time():
+    def heavier(env, env_ids):
+        cfg = env.reward_manager.get_term_cfg("near")
+        env.reward_manager.set_term_cfg("near", {**cfg, "weight": cfg["weight"] + 1.0})
+
+    task, noticed = LineTask(N, [{"curriculum": {"heavier": {"func": heavier, "params": {}}}}]), []
+    for push in pushes(3):
+        task.step(push)
+        noticed.append(task.blocks[0].has_new_settings())
+    assert noticed == [True] * 3
+
+
+def test_a_term_counts_as_soon_as_a_curriculum_gives_it_a_weight_and_no_longer():
+    def in_step_3(env, env_ids):
+        env.reward_manager.get_term_cfg("near")["weight"] = 9.0 if env.world.steps == 3 else 0.0
+
+    cfg = framework.registered()
+    cfg["rewards"]["near"]["weight"] = 0.0
+    task, sums = LineTask(N, [{"curriculum": {"later": {"func": in_step_3, "params": {}}}}], cfg=cfg), []
+    for _ in range(5):
+        sums.append(float(task.step(torch.zeros(N))["terms"][:, 0].abs().sum()))
+    assert [x > 0 for x in sums] == [False, False, False, True, False]
+
+
 def test_metrics_of_commands_begin_anew_with_an_episode():
     task, begun = LineTask(N), 0
     for push in pushes(40):

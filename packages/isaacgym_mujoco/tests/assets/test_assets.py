@@ -243,6 +243,25 @@ def test_mjcf_is_loaded_as_one_robot_without_its_scene(tmp_path):
     assert rows["damping"].tolist() == pytest.approx([0.3] * 3)
 
 
+def test_moving_body_without_mass_but_for_visual_geoms_is_named(tmp_path, caplog):
+    """A wheel's mass is that of a picture, an arm has an inertial, a hand collides, a plate does not move."""
+    visual = '<geom type="box" size="1 1 1" mass="2" contype="0" conaffinity="0"/>'
+    inertial = '<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'
+    bodies = "".join(
+        f'<body name="{name}">{joint}{more}{visual}</body>'
+        for name, joint, more in (
+            ("wheel", "<joint/>", ""),
+            ("arm", "<joint/>", inertial),
+            ("hand", "<joint/>", '<geom size="1"/>'),
+            ("plate", "", ""),
+        )
+    )
+    load(tmp_path, f'<mujoco><worldbody><body name="base">{inertial}{bodies}</body></worldbody></mujoco>')
+    assert [x.message.split(": ", 1)[1] for x in caplog.records] == [
+        "no mass is left of wheel, whose geoms collide with nothing: give each an <inertial>"
+    ]
+
+
 def test_mjcf_actuators_give_drives_and_gears_in_file_order(tmp_path):
     asset = load(tmp_path, MJCF)
     assert [gym.get_asset_actuator_joint_name(asset, k) for k in range(2)] == ["knee", "hip"]
