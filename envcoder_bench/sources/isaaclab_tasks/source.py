@@ -177,17 +177,18 @@ def task_ids(package: str = "") -> list[str]:
 def _packages(task_id: str) -> set[str]:
     """Return which packages a task is of; none without a task.
 
-    They have its class or its config; if Isaac Lab has both, that of its settings of PPO.
+    They have its class or its config; if Isaac Lab has the class, also its settings of PPO.
     """
     import gymnasium
 
     spec = gymnasium.registry.get(task_id)
     if spec is None or _ENV not in (spec.kwargs or {}):
         return set()
-    entries = [spec.entry_point, spec.kwargs[_ENV], spec.kwargs.get(_AGENT) or _LABS]
-    paths = [x if isinstance(x, str) else x.__module__ for x in entries if x is not None]
-    *made, agent = (path.partition(":")[0].partition(".")[0] for path in paths)
-    return {*made} - {"isaaclab", _LABS} or {agent}
+    entries = (x or _LABS for x in (spec.entry_point, spec.kwargs[_ENV], spec.kwargs.get(_AGENT)))
+    paths = (x if isinstance(x, str) else x.__module__ for x in entries)
+    made, config, agent = (path.partition(":")[0].partition(".")[0] for path in paths)
+    labs = {"isaaclab", _LABS}
+    return {config, agent if made in labs else made} - labs or {_LABS}
 
 
 def _install() -> None:
