@@ -173,7 +173,7 @@ class AgentSearch:
         tools = Tools(campaign, desk.resolve(), _PAGE)
         session.starts += 1
         self.save()
-        end_agent(session.mark)  # which a killed score left
+        end_agent(session.mark)  # a killed score may have left it
         try:
             with view.stop, served(tools, self.home, _Meter(self, campaign), TOOLS_GIVEN) as (address, token):
                 tools.runner.start()
@@ -312,7 +312,7 @@ class _Meter:
             state.budget = self.campaign.used + session.left
 
     def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> str:
-        answer = answer.replace(f"{self.search.home.parents[2]}/", "")  # of the score, where the held-out seeds are
+        answer = answer.replace(f"{self.search.home.parents[2]}/", "")  # the score has the held-out seeds
         session, text = self.search.session, json.dumps(arguments, ensure_ascii=False)
         record: dict[str, Any] = {"type": "call", "second": round(session.seconds, 1), "tool": tool}
         record |= {"arguments": json.loads(text), "answer": answer}
@@ -354,9 +354,9 @@ def agent_command(command: str) -> str:
 def start_agent(command: str, desk: Path, log: Path, mark: str) -> subprocess.Popen:
     """Start the command of an agent in its folder. Raises UserError if it cannot be started."""
     env = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
-    ours = [PACKAGE.parent, *([Path(sys.prefix)] if sys.prefix != sys.base_prefix else [])]
+    hidden = [PACKAGE.parent, *([Path(sys.prefix)] if sys.prefix != sys.base_prefix else [])]
     folders = env.get("PATH", os.defpath).split(os.pathsep)
-    env["PATH"] = os.pathsep.join(x for x in folders if not any(Path(x).is_relative_to(place) for place in ours))
+    env["PATH"] = os.pathsep.join(x for x in folders if not any(Path(x).is_relative_to(y) for y in hidden))
     words = shlex.split(command)
     with open(log, "ab") as out:
         try:
@@ -393,9 +393,9 @@ def end_agent(mark: str, agent: subprocess.Popen | None = None) -> None:
 
 def _marked(mark: str) -> set[int]:
     """Return the processes that were started with the mark of an agent and have not ended."""
-    text, found = f"{_MARK}={mark}".encode(), set()
+    text, pids = f"{_MARK}={mark}".encode(), set()
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if text in file.read_bytes().split(b"\0"):
-                found.add(int(file.parent.name))
-    return found
+                pids.add(int(file.parent.name))
+    return pids
