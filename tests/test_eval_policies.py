@@ -23,7 +23,6 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked
 from envcoder_bench.grid import inputs
 from envcoder_bench.grid.inputs import check_inputs
-from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import GridProgress, begin_grid, read_episodes, run_grid, worker
 from envcoder_bench.grid.settings import compose_settings
 
@@ -91,7 +90,7 @@ REFUSED = [  # words, and what the message has
         ("seconds=0.001", "seconds must be at least a control step of 0.02 s, got 0.001"),
         ("scan.order=yz", "scan.order must be xy or yx, got yz"),
         ("seed=-1", "seed must be a whole number of at least 0, got -1"),
-        ("robots.spot.stiffness=-5", "robots.spot.stiffness must be a number of at least 0, got -5"),
+        ("robots.spot.stiffness=-5", "robots.spot.stiffness must be a number of at least 0, or null, got -5"),
         ("--devices many", "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many"),
         ("--output_dir {folder}", "is not empty; give a new folder"),
         ("--video -1", "--video: it must be a whole number, 0 or more, got -1"),
@@ -122,7 +121,7 @@ def test_help_examples_are_valid_commands() -> None:
     assert len(lines) >= 8
     for line in lines:
         args = build_parser().parse(line.split()[1:])
-        assert args.resume or (args.robot in ROBOTS and args.terrains and args.policies)
+        assert args.resume or (args.robot in compose_settings().robots and args.terrains and args.policies)
         compose_settings(args.overrides)
         assert all("=" in word or word.startswith("runs/") for word in [*(args.policies or ()), *args.layouts])
 

@@ -32,6 +32,8 @@ examples:
   COMMAND --robot spot --policies rough=policy.pt --terrains stairs --episodes 4 --seconds 10
   # other figures of the protocol, which are in cfg/eval_policies.yaml
   COMMAND --robot spot --policies rough=policy.pt --terrains friction commands.vx=0.5 arenas.friction.use=static
+  # Unitree's G1, whose policies bring gains, action scales and observations
+  COMMAND --robot g1 --policies mine=exported/policy.onnx --terrains friction commands.vx=0.5
   # two GPUs; four processes on the CPU
   COMMAND --robot spot --policies rough=policy.pt --terrains stairs --devices 0,1
   COMMAND --robot spot --policies rough=policy.pt --terrains stairs --devices cpu:4
@@ -48,7 +50,7 @@ def build_parser() -> Parser:
     parser = Parser(COMMAND, __doc__ or "", EPILOG)
     parser.add_overrides(keys=GridSettings.model_fields)
     what = parser.add_argument_group("grid")
-    what.add_argument("--robot", metavar="NAME", help="spot or anymal_c")
+    what.add_argument("--robot", metavar="NAME", help="spot, anymal_c, g1, or another one with robots.NAME.model=FILE")
     what.add_argument(
         "--policies",
         nargs="+",

@@ -13,7 +13,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
-from envcoder_bench.core.plain_yaml import plain_yaml
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # most values of a text with aliases
@@ -37,9 +36,6 @@ def parse_yaml(text: str) -> Settings:
 
 @functools.lru_cache(maxsize=64)  # each reader of a run's folder parses its config again; settings take 10 KB
 def _recorded(text: str) -> Settings:
-    values = None if "${" in text else plain_yaml(text)
-    if values is not None:
-        return Settings(values)
     tree = _load(text)
     _refuse_references(OmegaConf.to_container(tree))
     return Settings(_resolved(tree))
@@ -55,8 +51,7 @@ def parse_plain(text: str) -> Any:
 def unresolved(text: str) -> DictConfig | ListConfig:
     """Parse YAML, with references that are not yet resolved. Raises what ``faults_of`` converts."""
     _refuse_bombs(text)
-    values = plain_yaml(text)
-    return OmegaConf.create(text if values is None else values)
+    return OmegaConf.create(text)
 
 
 def read_leaves(path: Path) -> dict[str, Any]:
@@ -73,7 +68,7 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
     return "".join(_section(key, pickle.dumps(value)) for key, value in plain(tree).items()) or "{}\n"
 
 
-@functools.lru_cache(maxsize=64)  # most sections of a process' runs are equal, and OmegaConf takes 0.1 s for all
+@functools.lru_cache(maxsize=64, typed=True)  # most sections of a process' runs are equal; the keys 1 and True are not
 def _section(key: str, value: bytes) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(_escaped({key: pickle.loads(value)})))
 

@@ -8,6 +8,7 @@ when it looks for ended episodes.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,21 +48,21 @@ class Scene:
 
     Attributes:
         policies: on the device of the simulation.
-        make: a function that returns a simulator with a number of robots.
+        make: a function that returns a simulator with a number of robots that have the drives of a policy.
     """
 
     robot: Robot
     settings: GridSettings
     policies: Sequence[LoadedPolicy]
     arenas: Arenas
-    make: Callable[[int], Simulator]
+    make: Callable[[int, LoadedPolicy], Simulator]
 
 
 class Batch:
     """Runs episodes to their ends.
 
     Args:
-        specs: sorted by policy.
+        specs: sorted by policy; the policies' drives are equal.
 
     Attributes:
         specs: the episodes of the simulation's robots, ended ones included until ``compact``.
@@ -80,7 +81,7 @@ class Batch:
         # the simulation
         scene, cfg = self.scene, self.scene.settings
         self.specs = specs
-        self.sim = scene.make(len(specs))
+        self.sim = scene.make(len(specs), scene.policies[specs[0].policy])
         device = self.device = self.sim.device
         self._graph: Any | None = None
         # each robot's arena
@@ -89,19 +90,24 @@ class Batch:
         offsets = torch.tensor(scene.arenas.offsets, dtype=torch.float32, device=device)
         lengths = torch.tensor([arena.length for arena in arenas], dtype=torch.float32, device=device)
         widths = torch.tensor([arena.width for arena in arenas], dtype=torch.float32, device=device)
-        self._offset, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
+        self._corner, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
         self._lookup = ArenaLookup(scene.arenas, device)
         # drag in the zones
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
-        self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)
+        figures = cfg.robots[scene.robot.name]
+        self.episodes = Episodes(
+            cfg, lengths[self._arena], self._middle, self._lookup.most, figures.fall_height, figures.fall_angle
+        )
         # joints, and the targets and forces that are applied
-        stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
-        self._stance = stance.unsqueeze(0)
-        self._actions = torch.zeros(len(specs), len(stance), device=device)
-        self._target = self._stance.repeat(len(specs), 1)
+        self._of_policies()
+        joints = self._stance.shape[1]
+        self._actions = torch.zeros(len(specs), joints, device=device)
+        self._target = self._offset.clone()
         delay_steps = int(cfg.delay_ms * cfg.control_hz / 1000.0 + 0.5)
-        self._waiting = torch.zeros(len(specs), delay_steps, len(stance), device=device)  # actions, the last ones first
+        self._waiting = torch.zeros(len(specs), delay_steps, joints, device=device)  # actions, the last ones first
+        past_dim = max(policy.layout.width if policy.layout.histories else 0 for policy in scene.policies)
+        self._past = torch.zeros(len(specs), past_dim, device=device)  # the last observations
         memory_dim = max(policy.memory_dim for policy in scene.policies)
         self._memory = torch.zeros(len(specs), memory_dim, device=device)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
@@ -110,10 +116,26 @@ class Batch:
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
-        robot_scale = cfg.robots[scene.robot.name].action_scale
-        scales = [robot_scale if policy.action_scale is None else policy.action_scale for policy in scene.policies]
-        self._action_scale = torch.tensor([[scales[spec.policy]] for spec in specs], dtype=torch.float32, device=device)
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
+
+    def _of_policies(self) -> None:
+        """Look up the numbers of each robot's policy: stance, base height, action scale and offset, and commands."""
+        robot, rows = self.scene.robot, []
+        robot_scale = self.scene.settings.robots[robot.name].action_scale
+        for policy in self.scene.policies:
+            numbers, scale = policy.deployment, policy.action_scale
+            if numbers is not None:
+                of_actions = numbers.action_scale, numbers.action_offset
+                rows.append((numbers.stance, (numbers.height,), *of_actions, *zip(*numbers.commands)))
+                continue
+            scales = (robot_scale if scale is None else scale,) * len(robot.stance)
+            rows.append((robot.stance, (robot.height,), scales, robot.stance, (-math.inf,) * 3, (math.inf,) * 3))
+        table = [torch.tensor(column, dtype=torch.float32, device=self.device) for column in zip(*rows)]
+        policies = torch.tensor([spec.policy for spec in self.specs], device=self.device)
+        self._stance, height, self._action_scale, self._offset, self._slowest, self._fastest = (
+            column[policies] for column in table
+        )
+        self._height = height[:, 0]
 
     def _place(self) -> None:
         """Write the seeded starts."""
@@ -127,11 +149,11 @@ class Batch:
         drawn = drawn.to(self.device)
         root = torch.zeros(n, 13, device=self.device)
         root[:, 0] = start.x + start.spread_xy * drawn[:, 0]
-        root[:, 1] = self._offset + self._middle + start.spread_xy * drawn[:, 1]
+        root[:, 1] = self._corner + self._middle + start.spread_xy * drawn[:, 1]
         root[:, 5], root[:, 6] = sine, cosine
         # above the highest ground around the robot
         highest = self._ground_around(root, self._around).amax(1)
-        root[:, 2] = highest + self.scene.robot.height + start.clearance
+        root[:, 2] = highest + self._height + start.clearance
         dof_pos = self._stance + start.spread_joints * drawn[:, 3:]
         self.sim.write(
             torch.ones(n, dtype=torch.bool, device=self.device), root, dof_pos, torch.zeros_like(self.sim.dof_vel)
@@ -140,14 +162,14 @@ class Batch:
     def _ground_around(self, root: Tensor, points: Tensor) -> Tensor:
         """Return the ground's height ``(n, points)`` under points around the bases, which turn with their yaw."""
         x, y = turned(root[:, 3:7], points)
-        return self._lookup.heights(self._arena, root[:, :1] + x, (root[:, 1:2] - self._offset.unsqueeze(1)) + y)
+        return self._lookup.heights(self._arena, root[:, :1] + x, (root[:, 1:2] - self._corner.unsqueeze(1)) + y)
 
     def _decide(self) -> None:
         """Compute commands, observations, actions and forces from the present state."""
         sim, scene = self.sim, self.scene
         # the values that layouts may have, each in the base's frame
         root = sim.root_states
-        x, y = root[:, 0].contiguous(), root[:, 1] - self._offset
+        x, y = root[:, 0].contiguous(), root[:, 1] - self._corner
         quat = root[:, 3:7]
         _, _, yaw = roll_pitch_yaw(quat)
         down = torch.zeros_like(root[:, :3])
@@ -156,7 +178,7 @@ class Batch:
             "lin_vel": rotate_inverse(quat, root[:, 7:10]),
             "ang_vel": rotate_inverse(quat, root[:, 10:13]),
             "gravity": rotate_inverse(quat, down),
-            "commands": self.episodes.commands(x, y, yaw),
+            "commands": self.episodes.commands(x, y, yaw).clamp(self._slowest, self._fastest),
             "gravity_turned": rotate_inverse(torch.cat([-quat[:, :3], quat[:, 3:]], dim=1), down),
             "joint_pos": sim.dof_pos - self._stance,
             "joint_angles": sim.dof_pos,
@@ -169,20 +191,25 @@ class Batch:
             above = root[:, 2:3] - self._ground_around(root, tensor) - scan.offset
             scans[points] = above.clamp(-scan.clip, scan.clip)
         # each policy acts on its rows
+        first = self.episodes.state["steps"].unsqueeze(1) == 0
         for policy, rows in self._slices:
             loaded = scene.policies[policy]
             policy_values = {name: value[rows] for name, value in values.items()}
             if loaded.layout.scans:
                 policy_values["scan"] = scans[loaded.layout.points][rows]
             memory = self._memory[rows, : loaded.memory_dim]
-            actions, new_memory = loaded.act(observe(loaded.layout, policy_values), memory)
+            past = self._past[rows, : loaded.layout.width]
+            obs = observe(loaded.layout, policy_values, past, first[rows])
+            if loaded.layout.histories:
+                past.copy_(obs)
+            actions, new_memory = loaded.act(obs, memory)
             memory.copy_(new_memory)
             for column, joint in enumerate(loaded.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
         # actions of this step, and those that wait
         queue = torch.cat([self._actions.unsqueeze(1), self._waiting], dim=1)
         self._waiting.copy_(queue[:, :-1])
-        self._target.copy_(self._stance + self._action_scale * queue[:, -1])
+        self._target.copy_(self._offset + self._action_scale * queue[:, -1])
         # drag, as forces on all bodies
         if self._drags:
             # the robot loses this share of its velocity along x in the step
@@ -192,7 +219,7 @@ class Batch:
     def _account(self) -> None:
         """Count the control step that has been taken."""
         sim, root = self.sim, self.sim.root_states
-        x, y = root[:, 0].contiguous(), root[:, 1] - self._offset
+        x, y = root[:, 0].contiguous(), root[:, 1] - self._corner
         height = root[:, 2] - self._lookup.heights(self._arena, x, y)
         a, b, c = root[:, 10:13].unbind(1)
         work = (sim.dof_force * sim.dof_vel).abs()
@@ -286,7 +313,7 @@ class Batch:
 
     def _step_state(self) -> dict[str, Tensor]:
         """Return the tensors besides those of simulator and episodes that the next step reads, by name."""
-        names = ("actions", "target", "forces", "waiting", "memory")
+        names = ("actions", "target", "forces", "waiting", "memory", "past")
         return {name: getattr(self, f"_{name}") for name in names}
 
     def _restore(self, state: Mapping[str, Tensor], specs: list[Spec]) -> None:

@@ -14,6 +14,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.grid.batch import Spec
+from envcoder_bench.grid.deployments import OWN
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Layout, Robot, find_robot, grid_points, read_layout
 from envcoder_bench.grid.settings import GridSettings, compose_settings
@@ -75,7 +76,7 @@ def check_inputs(
         UserError: anything is wrong.
     """
     cfg = compose_settings(overrides)
-    chosen = find_robot(robot)
+    chosen = find_robot(robot, cfg)
     files, skippable = expand_runs(policies)
     wanted = _unique("--layouts", [_pair("--layouts", word) for word in layouts])
     for name in wanted:
@@ -134,15 +135,11 @@ def _load(
     skippable: Collection[str] = (),
     tries: bool = False,
 ) -> list[LoadedPolicy]:
-    if robot.name not in cfg.robots:
-        raise UserError(f"robots.{robot.name} is missing in the settings")
-    layouts = known_layouts(robot, cfg)
+    layouts = known_layouts(robot, cfg) if robot.stance else {}
     for name, layout in wanted.items():
-        if layout not in layouts:
-            raise UserError(
-                f"--layouts {name}={layout}: no such layout{near_matches(layout, layouts)}; there are"
-                f" {', '.join(layouts)}"
-            )
+        if layout not in (layouts or [OWN]):
+            there = f"there are {', '.join(layouts)}" if layouts else f"policies of {robot.name} bring their own"
+            raise UserError(f"--layouts {name}={layout}: no such layout{near_matches(layout, layouts)}; {there}")
     reasons = refusals(files, sorted({layout.width for layout in layouts.values()})) if tries else {}
     loaded = []
     # a policy of a run that does not fit does not keep the others out
@@ -199,11 +196,13 @@ def write_inputs(inputs: Inputs, folder: Path) -> None:
             "file": str(Path(policy.file).resolve()),
             "sha256": digest(policy.file),
             "layout": policy.layout.name,
+            "deployment": {file: digest(file) for file in (policy.deployment.files if policy.deployment else ())},
         }
         for policy in inputs.policies
     }
     data = {
         "robot": inputs.robot.name,
+        "model": digest(inputs.robot.model),
         "policies": policies,
         "arenas": _ARENAS.dump_python(inputs.arenas, mode="json"),
         "settings": inputs.settings.plain(),
@@ -223,7 +222,6 @@ def read_inputs(folder: Path) -> Inputs:
     try:
         data = parse_plain(path.read_text(encoding="utf-8"))
         settings = data["settings"]
-        robot = find_robot(data["robot"])
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -233,11 +231,17 @@ def read_inputs(folder: Path) -> Inputs:
     # the policies must be the same as when the grid began
     with recorded_input(path):
         cfg = GridSettings.checked(settings)
+    robot = find_robot(data["robot"], cfg)
+    if data.get("model", digest(robot.model)) != digest(robot.model):
+        raise UserError(f"the model of {robot.name} has changed since the grid began; put the old file back")
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():
             raise UserError(f"policy {name}: {policy['file']} is missing; put it back to resume")
         if digest(policy["file"]) != policy["sha256"]:
             raise UserError(f"policy {name}: {policy['file']} has changed since the grid began; put the old file back")
+        for file, before in policy.get("deployment", {}).items():
+            if not Path(file).is_file() or digest(file) != before:
+                raise UserError(f"policy {name}: {file} has changed since the grid began; put the old file back")
     files = {name: policy["file"] for name, policy in policies.items()}
     loaded = _load(robot, cfg, files, {name: policy["layout"] for name, policy in policies.items()})
     return Inputs(robot, cfg, tuple(loaded), arenas)

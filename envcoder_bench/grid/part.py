@@ -17,6 +17,7 @@ from envcoder_bench.core.files import no_links, write_atomic
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
+from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import Arenas
@@ -60,17 +61,33 @@ class Part:
         self._arenas = Arenas(inputs.arenas, cfg.seed, cfg.arenas.gap)
         self._sim, self._device = sim, device
         self.scene = Scene(
-            inputs.robot, cfg, on_device(inputs.policies, device), self._arenas, lambda n: self.simulator(n)
+            inputs.robot,
+            cfg,
+            on_device(inputs.policies, device),
+            self._arenas,
+            lambda n, policy: self.simulator(n, policy),
         )
         size = self._wave_size(len(specs))
-        self._waves = [list(specs[k : k + size]) for k in range(0, len(specs), size)]
+        # the robots of a simulation have the same drives
+        groups: dict[Any, list[Spec]] = {}
+        for spec in specs:
+            deployment = inputs.policies[spec.policy].deployment
+            groups.setdefault(deployment and deployment.gains, []).append(spec)
+        self._waves = [group[k : k + size] for group in groups.values() for k in range(0, len(group), size)]
         self._total = len(specs)
 
-    def simulator(self, num_envs: int) -> Simulator:
-        """Build a simulator of the grid's robot on its arenas."""
+    @property
+    def waves(self) -> Sequence[Sequence[Spec]]:
+        """The episodes that run at once."""
+        return self._waves
+
+    def simulator(self, num_envs: int, policy: LoadedPolicy) -> Simulator:
+        """Build a simulator of the grid's robot, with the drives of a policy, on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
-        drives = cfg.robots[robot.name]
-        options = None if cfg.solver_iterations is None else {"iterations": cfg.solver_iterations}
+        drives = policy.deployment or cfg.robots[robot.name]
+        options: dict[str, Any] = {} if cfg.solver_iterations is None else {"iterations": cfg.solver_iterations}
+        if policy.deployment is not None:
+            options["integrator"] = "implicitfast"  # with Euler's, drives with much damping shake light joints
         return make_simulator(
             self._sim,
             robot.model,
@@ -88,7 +105,7 @@ class Part:
         """Return the robots of a wave: the settings' most, and what a CUDA device has memory for."""
         size = min(count, self._inputs.settings.max_robots)
         if torch.device(self._device).type == "cuda" and size > _MANY:
-            needed = self.simulator(_PROBED).bytes_per_env
+            needed = self.simulator(_PROBED, self._inputs.policies[0]).bytes_per_env
             free, _ = torch.cuda.mem_get_info(torch.device(self._device))
             size = max(1, min(size, int(_MEMORY_SHARE * free / needed)))
         return size

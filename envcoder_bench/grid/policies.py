@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import RUN, folder_kind
+from envcoder_bench.grid.deployments import OWN, Deployment, read_deployment
 from envcoder_bench.grid.policy_files import OnnxSession, RunPolicy, memory_of, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Layout, Robot
 from envcoder_bench.grid.settings import GridSettings
@@ -30,6 +31,7 @@ class LoadedPolicy:
         capturable: whether it can be part of a CUDA graph.
         rows: rows of a call on the CPU, so many that a row's bits do not depend on the other rows, and that it takes.
         action_scale: joint target = stance + action_scale * action, rad; None for the robot's scale.
+        deployment: its own numbers; None for the robot's.
     """
 
     name: str
@@ -40,6 +42,7 @@ class LoadedPolicy:
     capturable: bool
     rows: int
     action_scale: float | None = None
+    deployment: Deployment | None = None
 
     @property
     def memory_dim(self) -> int:
@@ -106,13 +109,19 @@ def load_policy_file(
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     # the width tells which observation it reads
-    width = _width(module, layouts)
+    deployment = None
+    if not robot.stance:
+        if isinstance(module, RunPolicy) or settings is None:
+            raise UserError(f"policy {name}: {path} has no gains: give the ONNX file of envcoder-bench export")
+        deployment = read_deployment(name, path, robot, settings)
+        layouts, layout = {OWN: deployment.layout}, OWN
+    width = input_width(module, layouts)
     if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
     chosen = _layout(name, path, width, layouts, layout)
     _check_actions(name, path, module, chosen, len(robot.dof_names))
     scale, rows = _action_scale(module, chosen), _rows(module, chosen.width + memory_of(module))
-    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, rows, scale)
+    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, rows, scale, deployment)
 
 
 def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joints: int) -> None:
@@ -207,7 +216,7 @@ def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layo
     )
 
 
-def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
+def input_width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
     """Return the width of a policy's observations: as declared, as accepted in a call, or of its first linear layer."""
     declared = getattr(module, "obs_dim", None)
     if isinstance(declared, int):

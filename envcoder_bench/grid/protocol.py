@@ -24,14 +24,25 @@ class Episodes:
     Args:
         length, middle: ``(n,)`` length of each robot's arena, and y of the arena's middle line, m.
         zones: number of zones of the widest arena.
+        fall_height, fall_angle: of the robot, m and rad; None for the settings' height, and for no angle.
 
     Attributes:
         end: ``(n,)`` int64, RUNNING, or why the episode ended; an ended episode does not change any more.
         state: all tensors by name, which a checkpoint holds.
     """
 
-    def __init__(self, settings: GridSettings, length: Tensor, middle: Tensor, zones: int) -> None:
+    def __init__(
+        self,
+        settings: GridSettings,
+        length: Tensor,
+        middle: Tensor,
+        zones: int,
+        fall_height: float | None = None,
+        fall_angle: float | None = None,
+    ) -> None:
         self.settings, self.zones = settings, zones
+        self._fall_height = settings.ends.fall_height if fall_height is None else fall_height
+        self._fall_upright = -2.0 if fall_angle is None else math.cos(fall_angle)  # -2: no cosine is less
         self._length, self._middle = length, middle
         n, device = len(length), length.device
         self._numbers = torch.arange(zones, device=device)
@@ -117,7 +128,7 @@ class Episodes:
         end = torch.zeros_like(state["end"])
         end = torch.where(state["steps"] >= settings.steps, LIMIT, end)
         end = torch.where(x >= self._length - ends.finish_margin, FINISH, end)
-        end = torch.where(height < ends.fall_height, FALL, end)
+        end = torch.where((height < self._fall_height) | (upright < self._fall_upright), FALL, end)
         end = torch.where(upright < math.cos(ends.flip_angle), FLIP, end)
         return torch.where(unstable, UNSTABLE, end)
 

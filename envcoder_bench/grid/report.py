@@ -195,10 +195,15 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_grid_") as name:
         part = Part(inputs, specs, Path(name), "mujoco_cpu", "cpu")
-        recording, model = _replay(part.scene, specs, inputs, seconds)
+        recording = Recording(
+            inputs.robot.name, inputs.settings.dt, inputs.settings.steps, summed=True, same_start=False
+        )
+        models = [_replay(recording, part.scene, wave, inputs, seconds) for wave in part.waves]
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
         try:
-            lengths = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
+            lengths = render(
+                recording, models[0], files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True)
+            )
         except NoVideo as error:
             return f"No videos: {error}."
     episodes = f"episode{'s' * (count > 1)}"
@@ -209,7 +214,8 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     )
 
 
-def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> tuple[Recording, bytes]:
+def _replay(recording: Recording, scene: Scene, specs: Sequence[Spec], inputs: Inputs, seconds: float) -> bytes:
+    """Add episodes to a recording; return the model for their pictures."""
     from envcoder_bench.sim.rendering import brightened, packed_model
 
     batch = Batch(scene, specs)
@@ -221,7 +227,6 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
         poses.append(source.qpos.copy())
     frames = np.stack(poses)
     lengths, ends = batch.episodes.state["steps"].tolist(), batch.episodes.end.tolist()
-    recording = Recording(inputs.robot.name, inputs.settings.dt, inputs.settings.steps, summed=True, same_start=False)
     for k, spec in enumerate(specs):
         walked = np.diff(frames[: lengths[k] + 1, k, 0])
         name = inputs.named(spec)["episode_id"]
@@ -233,4 +238,4 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
     boxes = np.flatnonzero(model.geom_type == _BOX)
     model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER
     model.geom_rgba[model.geom_type == _HEIGHT_FIELD] = _LIGHTER
-    return recording, packed_model(model)
+    return packed_model(model)

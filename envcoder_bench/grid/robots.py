@@ -1,5 +1,6 @@
 """The robots of a grid."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import Tensor
 
 import envcoder_bench
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.grid.settings import JOINTS, SCAN, VECTORS, LayoutSettings
+from envcoder_bench.grid.settings import JOINTS, SCAN, VECTORS, GridSettings, LayoutSettings
 
 _TASKS = Path(envcoder_bench.__file__).parent / "tasks"
 
@@ -21,28 +22,32 @@ class Robot:
 
     Attributes:
         model: its MJCF file.
-        legs, joints: names of its legs and of a leg's joints; a joint is ``<leg>_<joint>``.
-        stance: for each leg the angles where the action is 0, rad.
+        dof_names: its joints in the model's order.
+        stance: the angles where the action is 0, rad; empty if each policy brings its own, with gains and layout.
         height: height of the base in that stance on flat ground, m.
         tasks: this package's tasks with this robot.
+        scratch: the folder of a converted model, which is removed with the robot.
     """
 
     name: str
     model: Path
-    legs: tuple[str, ...]
-    joints: tuple[str, ...]
-    stance: tuple[tuple[float, ...], ...]
-    height: float
+    dof_names: tuple[str, ...]
+    stance: tuple[float, ...] = ()
+    height: float = 0.0
     tasks: tuple[str, ...] = ()
+    scratch: Any = None
 
-    @property
-    def dof_names(self) -> list[str]:
-        """The joints in the model's order."""
-        return [f"{leg}_{joint}" for leg in self.legs for joint in self.joints]
+
+def _four_legs(
+    name: str, model: Path, legs: Sequence[str], joints: Sequence[str], stance: Any, height: float, tasks: Any
+) -> Robot:
+    """Return a robot whose joints are ``<leg>_<joint>``, with the stance of each leg."""
+    names = tuple(f"{leg}_{joint}" for leg in legs for joint in joints)
+    return Robot(name, model, names, tuple(angle for leg in stance for angle in leg), height, tasks)
 
 
 ROBOTS = {
-    "spot": Robot(
+    "spot": _four_legs(
         "spot",
         _TASKS / "spot_terrain" / "spot.xml",
         ("fl", "fr", "hl", "hr"),
@@ -51,7 +56,7 @@ ROBOTS = {
         0.519,
         ("SpotTerrain",),
     ),
-    "anymal_c": Robot(
+    "anymal_c": _four_legs(
         "anymal_c",
         _TASKS / "anymal" / "anymal_c.xml",
         ("LF", "LH", "RF", "RH"),
@@ -63,11 +68,59 @@ ROBOTS = {
 }
 
 
-def find_robot(name: str) -> Robot:
-    """Return a robot. Raises UserError with near matches."""
-    if name not in ROBOTS:
-        raise UserError(f"unknown robot '{name}'{near_matches(name, ROBOTS)}; there are {', '.join(ROBOTS)}")
-    return ROBOTS[name]
+def find_robot(name: str, settings: GridSettings) -> Robot:
+    """Return a robot. Raises UserError for an unknown one, or for a model that cannot be used."""
+    if name not in settings.robots:
+        raise UserError(
+            f"unknown robot '{name}'{near_matches(name, settings.robots)}; there are {', '.join(settings.robots)}, and"
+            f" others with robots.{name}.model=FILE"
+        )
+    figures = settings.robots[name]
+    if name in ROBOTS:
+        if figures.model is not None or None in (figures.stiffness, figures.damping, figures.action_scale):
+            raise UserError(
+                f"robots.{name}: it has this package's model, and needs stiffness, damping and action_scale"
+            )
+        return ROBOTS[name]
+    # the engine is imported where it is needed
+    from envcoder_bench.sim.mujoco_model import load_robot
+    from envcoder_bench.sim.robot_file import convert_file
+
+    scratch = tempfile.TemporaryDirectory(prefix="envcoder_bench_robot_")
+    model = Path(scratch.name) / "model.xml"
+    file = figures.model or "mjlab's model"
+    try:
+        (_of_mjlab(name) if figures.model is None else convert_file(Path(figures.model), True, True)).write(model)
+        robot = load_robot(model, settings.dt, settings.physics_hz // settings.control_hz)
+    except (ValueError, NotImplementedError, OSError) as error:
+        text = " ".join(str(error).replace(str(model), str(file)).split()).removeprefix(f"{file}: ")
+        raise UserError(f"robots.{name}.model: {file}: {text}") from error
+    passive = [joint for k, joint in enumerate(robot.dof_names) if k not in robot.actuated]
+    if passive or robot.object_names:
+        fault = f"the joint {passive[0]} has no actuator" if passive else "it has other objects"
+        raise UserError(f"robots.{name}.model: {file}: {fault}; give an MJCF with actuators, or a URDF with efforts")
+    return Robot(name, model, tuple(robot.dof_names), scratch=scratch)
+
+
+def base_height_of(robot: Robot, stance: Sequence[float]) -> float:
+    """Return the height of a robot's base in a stance on flat ground, m."""
+    from envcoder_bench.sim.robot_file import base_height
+
+    return base_height(robot.model, stance)
+
+
+def _of_mjlab(name: str) -> Any:
+    """Return mjlab's model of a robot. Raises UserError without it."""
+    from envcoder_bench.sim.robot_file import convert
+
+    remedy = f"give an MJCF or URDF file: robots.{name}.model=FILE"
+    if name != "g1":
+        raise UserError(f"robot {name}: {remedy}")
+    try:
+        from envcoder_bench.sources.mjlab_tasks.asset_zoo import unitree_g1
+    except ImportError as error:
+        raise UserError(f"robot {name}: its model is mjlab's, which is not installed; {remedy}") from error
+    return convert(*unitree_g1(), True, True, {})
 
 
 # layouts
@@ -87,6 +140,8 @@ class Layout:
         widths: columns of each part.
         points: x and y of the scan's points in the base's frame, m.
         action_scale: joint target = stance + action_scale * action, rad; None for the scale of the run or the robot.
+        histories: how many steps of each part it has, the oldest first; empty for one of each.
+        clips: the range of each part's numbers before they are scaled; empty for none.
     """
 
     name: str
@@ -96,6 +151,8 @@ class Layout:
     widths: tuple[int, ...]
     points: Points = ()
     action_scale: float | None = None
+    histories: tuple[int, ...] = ()
+    clips: tuple[tuple[float, float], ...] = ()
 
     @property
     def width(self) -> int:
@@ -157,16 +214,30 @@ def joint_order(where: str, order: Any, dof_names: Sequence[str]) -> tuple[int, 
     return tuple(list(dof_names).index(name) for name in order)
 
 
-def observe(layout: Layout, values: Mapping[str, Tensor]) -> Tensor:
-    """Return the observation ``(n, width)`` from the values of its parts; joints in the simulator's order."""
-    columns = []
-    for part, scale in zip(layout.parts, layout.scales):
+def observe(
+    layout: Layout, values: Mapping[str, Tensor], past: Tensor | None = None, first: Tensor | None = None
+) -> Tensor:
+    """Return the observation ``(n, width)`` from the values of its parts; joints in the simulator's order.
+
+    Args:
+        past: the last observation ``(n, width)``, of a layout with histories.
+        first: ``(n, 1)`` bool, where an episode begins: its first values fill the histories.
+    """
+    columns, start = [], 0
+    for k, (part, scale) in enumerate(zip(layout.parts, layout.scales)):
         value = values[part]
         if part in JOINTS and layout.joints != tuple(range(len(layout.joints))):
             value = torch.stack([value[:, j] for j in layout.joints], dim=1)
+        if layout.clips:
+            value = value.clamp(*layout.clips[k])
         if isinstance(scale, tuple):
             value = torch.stack([value[:, k] * factor for k, factor in enumerate(scale)], dim=1)
         elif scale != 1.0:
             value = value * scale
+        if layout.histories and layout.histories[k] > 1:
+            assert past is not None and first is not None
+            older = past[:, start + value.shape[1] : start + layout.widths[k]]
+            value = torch.where(first, value.repeat(1, layout.histories[k]), torch.cat([older, value], dim=1))
         columns.append(value)
+        start += layout.widths[k]
     return torch.cat(columns, dim=1)

@@ -142,12 +142,20 @@ class ScanSettings(Keys):
     order: Literal["xy", "yx"] = key("xy", "xy: y varies fastest; yx: x varies fastest")
 
 
-class Drives(Keys):
-    stiffness: AtLeast0 = Field(description="[N m/rad]")
-    damping: AtLeast0 = Field(description="[N m s/rad]")
-    action_scale: Finite = Field(
-        description="joint target = stance + action_scale * action [rad]; runs and layouts may have their own"
+class RobotSettings(Keys):
+    """A robot of the package, or one whose policies bring gains, action scales, stance and layout."""
+
+    stiffness: AtLeast0 | None = key(None, "[N m/rad]")
+    damping: AtLeast0 | None = key(None, "[N m s/rad]")
+    action_scale: Finite | None = key(
+        None, "joint target = stance + action_scale * action [rad]; runs and layouts may have their own"
     )
+    model: str | None = key(None, "MJCF or URDF; null: this package's, and for g1 mjlab's")
+    sdk_joints: Annotated[Literal["model"] | Names | None, Expected("model, a list of names or null")] = key(
+        None, "the order of joints in deploy.yaml: model, or names; null: such a file is refused"
+    )
+    fall_height: AtLeast0 | None = key(None, "in place of ends.fall_height [m]")
+    fall_angle: Above0 | None = key(None, "a tilt of the base over this is a fall, too [rad]")
 
 
 class VideoSettings(Keys):
@@ -175,7 +183,7 @@ class GridSettings(Keys):
     layouts: dict[str, LayoutSettings] = Field(description="what a policy observes; docs/eval_policies.md")
     task_layouts: dict[str, str] = Field(description="of policies of this package's runs, by task")
     scan: ScanSettings = key(ScanSettings(), "of layouts without one of their own")
-    robots: dict[str, Drives] = Field(description="the drives of each robot")
+    robots: dict[str, RobotSettings] = Field(description="the robots")
     max_robots: Count = key(4096, "of one simulation; more go in waves")
     check_every: Count = key(50, "control steps between looks for ended episodes, each a wait for the device")
     compact_below: Annotated[Number, Field(ge=0, lt=1)] = key(

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from envcoder_bench.core.errors import UserError, causes
+from envcoder_bench.grid.policies import input_width
 from envcoder_bench.grid.policy_files import memory_of, read_policy
 from envcoder_bench.jail.confine import address_space
 
@@ -29,7 +30,7 @@ def refusals(files: Mapping[str, str], widths: Sequence[int]) -> dict[str, str]:
 
     Args:
         files: by the policies' names.
-        widths: of the observations that they may take.
+        widths: of the observations that they may take; empty if each policy has its own.
     """
     if not sys.platform.startswith("linux"):
         return {}
@@ -74,7 +75,7 @@ def _try(name: str, file: Path, widths: Sequence[int]) -> str | None:
         module = read_policy(name, file)[1].eval()
     except (UserError, MemoryError) as error:
         return None if _is_of_memory(error) else str(error)
-    for width in widths:
+    for width in widths or filter(None, [input_width(module, {})]):
         try:
             with torch.no_grad():
                 module(torch.full((ROWS, width + memory_of(module)), 0.5))

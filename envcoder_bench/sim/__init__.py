@@ -9,7 +9,7 @@ import torch
 
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.base import Gains, Simulator
 from envcoder_bench.sim.ground import Box, Ground, HeightField
 
 __all__ = [
@@ -74,8 +74,8 @@ def make_simulator(
     dt: float,
     substeps: int,
     device: str,
-    stiffness: float | None = None,
-    damping: float | None = None,
+    stiffness: Gains = None,
+    damping: Gains = None,
     options: Mapping[str, Any] | None = None,
     ground: Ground | None = None,
 ) -> Simulator:
@@ -85,7 +85,8 @@ def make_simulator(
         name: the simulator, see ``pick_simulator``.
         dt, substeps: seconds per ``Simulator.step``, and the physics steps it takes.
         device: torch device of the state tensors, see ``pick_simulator``.
-        stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
+        stiffness, damping: gains of the position drives, N m/rad and N m s/rad, one number or one for each actuator;
+            None keeps the file's.
         options: values that replace the file's ``integrator``, ``iterations`` and ``ls_iterations``.
         ground: a ground that replaces the file's plane; None keeps the plane.
 

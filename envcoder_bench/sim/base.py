@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# gains of position drives: one number, or one for each actuator; None keeps the file's
+Gains = float | Sequence[float] | None
 # MuJoCo's integrators without RK4, whose contact forces would belong to one of its four stages
 INTEGRATORS = ("Euler", "implicit", "implicitfast", "discrete")
 

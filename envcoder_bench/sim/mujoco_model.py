@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.sim.base import INTEGRATORS, Variation
+from envcoder_bench.sim.base import INTEGRATORS, Gains, Variation
 from envcoder_bench.sim.ground import Ground
 from mujoco_batches.physics.models import (
     add_contact_sensor,
@@ -177,16 +177,16 @@ def load_robot(
     xml: str | Path,
     dt: float,
     substeps: int,
-    stiffness: float | None = None,
-    damping: float | None = None,
+    stiffness: Gains = None,
+    damping: Gains = None,
     options: Mapping[str, Any] | None = None,
     ground: Ground | None = None,
 ) -> RobotModel:
     """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and sensors of contact forces.
 
-    ``stiffness`` and ``damping`` replace the gains of all position drives; None keeps the file's (a ``<motor>`` has
-    none: its position drive applies no force). ``options`` replaces ``integrator``, ``iterations`` and
-    ``ls_iterations`` of the file's ``<option>``. Joints without an actuator are passive. The file's
+    ``stiffness`` and ``damping`` replace the gains of all position drives, by one number or one for each actuator; None
+    keeps the file's (a ``<motor>`` has none: its position drive applies no force). ``options`` replaces ``integrator``,
+    ``iterations`` and ``ls_iterations`` of the file's ``<option>``. Joints without an actuator are passive. The file's
     ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out. ``ground`` replaces the
     file's plane.
 
@@ -251,7 +251,7 @@ def _greatest(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def _describe(
-    model: mujoco.MjModel, sensor_names: list[str], substeps: int, stiffness: float | None, damping: float | None
+    model: mujoco.MjModel, sensor_names: list[str], substeps: int, stiffness: Gains, damping: Gains
 ) -> RobotModel:
     """Check that the model is one robot and free objects, then look up addresses, gains and capacities."""
     if model.nbody < 2:
@@ -308,13 +308,13 @@ def _describe(
     )
 
 
-def _set_gains(model: mujoco.MjModel, stiffness: float | None, damping: float | None) -> tuple[np.ndarray, np.ndarray]:
+def _set_gains(model: mujoco.MjModel, stiffness: Gains, damping: Gains) -> tuple[np.ndarray, np.ndarray]:
     """Turn all actuators into drives, motors with zero stiffness and damping; return their gains."""
     has_drive = model.actuator_biastype == _AFFINE_BIAS
     kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
     kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
-    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
-    kd = kd if damping is None else np.full(model.nu, float(damping))
+    kp = kp if stiffness is None else np.full(model.nu, stiffness, dtype=float)
+    kd = kd if damping is None else np.full(model.nu, damping, dtype=float)
     model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
     model.actuator_gainprm[:, 0] = kp
     model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)

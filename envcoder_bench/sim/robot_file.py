@@ -7,7 +7,7 @@ Actuators become drives that ``load_robot`` accepts: one motor or position drive
 # pyright: reportAttributeAccessIssue=false
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from scipy.spatial.transform import Rotation
 
 from envcoder_bench.core.words import join_words
 from envcoder_bench.sim.portable_model import check_copy, self_contained
+from mujoco_batches.assets import urdf_spec
+from mujoco_batches.scene.params import AssetOptions
 
 NOTHING_TO_STAND_ON = (
     'the robot floats, and nothing in the model can carry it: add <geom type="plane" size="0 0 1"/> to the worldbody, '
@@ -46,17 +48,30 @@ class RobotFile:
     qpos: np.ndarray
     changes: list[str]
 
+    def write(self, path: Path) -> None:
+        """Write the MJCF, and the assets beside it."""
+        path.write_text(self.xml, encoding="utf-8")
+        for name, content in self.assets.items():
+            (path.parent / name).parent.mkdir(exist_ok=True)
+            (path.parent / name).write_bytes(content)
 
-def read_mjcf(path: Path) -> Any:
-    """Return the specification of an MJCF file. Raises ValueError if MuJoCo rejects it."""
-    return mujoco.MjSpec.from_file(str(path))
+
+def convert_file(path: Path, floating: bool, ground: bool) -> RobotFile:
+    """Convert an MJCF or URDF file, see ``convert``. Raises ValueError also if it cannot be read."""
+    if path.suffix != ".urdf":
+        return convert(mujoco.MjSpec.from_file(str(path)), path, floating, ground, {})
+    spec, joints = urdf_spec.load(path, path.parent, AssetOptions())
+    for joint in spec.joints:
+        joint.damping, joint.frictionloss = [joints[joint.name].damping, 0.0, 0.0], joints[joint.name].friction
+    efforts = {joint.name: joint.effort for joint in joints.values()}
+    return convert(spec, path, floating, ground, efforts)
 
 
 def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mapping[str, float]) -> RobotFile:
     """Return a model in the form that ``load_robot`` accepts.
 
     Args:
-        spec: what ``read_mjcf`` or a reader of URDF returned for the file ``path``.
+        spec: of the file ``path``.
         floating: give the first body a free joint, if it has none.
         ground: add a plane, if the robot floats and nothing can carry it.
         efforts: see ``replace_actuators``.
@@ -100,6 +115,36 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
     xml, assets = self_contained(spec.to_xml(), spec, path)
     check_copy(model, xml, assets)
     return RobotFile(xml, assets, float(model.opt.timestep), _start(model, qpos), changes)
+
+
+def base_height(xml: Path, stance: Sequence[float]) -> float:
+    """Return the height of a floating base above the lowest point of what can touch, upright, with these joints, m."""
+    model = mujoco.MjModel.from_xml_path(str(xml))
+    data = mujoco.MjData(model)
+    data.qpos[:7], data.qpos[7 : 7 + len(stance)] = (0, 0, 0, 1, 0, 0, 0), stance
+    mujoco.mj_kinematics(model, data)
+    touching = (model.geom_contype | model.geom_conaffinity) != 0
+    geoms = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] != 0))
+    return float(-min(_lowest(model, data, int(geom)) for geom in geoms))
+
+
+def _lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> float:
+    """Return the height of a geom's lowest point, m."""
+    (a, b, c), (x, y, z) = model.geom_size[geom], data.geom_xmat[geom, 6:]  # z of the geom's axes
+    kind, types = int(model.geom_type[geom]), mujoco.mjtGeom
+    if kind == int(types.mjGEOM_MESH):
+        mesh = int(model.geom_dataid[geom])
+        first = int(model.mesh_vertadr[mesh])
+        reach = -float((model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])] @ (x, y, z)).min())
+    elif kind == int(types.mjGEOM_BOX):
+        reach = np.abs([x * a, y * b, z * c]).sum()
+    elif kind == int(types.mjGEOM_CYLINDER):
+        reach = abs(z) * b + a * np.hypot(x, y)
+    elif kind == int(types.mjGEOM_ELLIPSOID):
+        reach = np.linalg.norm([x * a, y * b, z * c])
+    else:  # a sphere or a capsule
+        reach = a + (abs(z) * b if kind == int(types.mjGEOM_CAPSULE) else 0.0)
+    return float(data.geom_xpos[geom, 2] - reach)
 
 
 def lacks_ground(model: mujoco.MjModel | Path) -> bool:

@@ -16,10 +16,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.words import counted
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
 from envcoder_bench.sim.rendering import planar_base
-from envcoder_bench.sim.robot_file import RobotFile, convert, read_mjcf
+from envcoder_bench.sim.robot_file import RobotFile, convert_file
 from envcoder_bench.sources.registry import task_names
-from mujoco_batches.assets import urdf_spec
-from mujoco_batches.scene.params import AssetOptions
 
 CONTROL_STEP = 0.02  # seconds, rounded to a whole number of the model's time steps
 MODEL = "model.xml"
@@ -63,7 +61,7 @@ def new_task(
     folder = output or Path(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
     _check_names(model, name, folder)
     try:
-        file = _convert(model, floating, ground)
+        file = convert_file(model, floating, ground)
         robot = _load(file)
     except (ValueError, NotImplementedError) as error:
         text = " ".join(str(error).split())
@@ -80,7 +78,7 @@ def new_task(
         folder.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
-    _write_model(folder, file)
+    file.write(folder / MODEL)
     for part, text in texts.items():
         (folder / part).write_text(text, encoding="utf-8")
     step = f"{robot.dt:.6g} s, {counted(robot.substeps, 'physics step')}"
@@ -104,7 +102,7 @@ def _load(file: RobotFile) -> RobotModel:
     """Load a converted model. Raises ValueError if ``load_robot`` refuses it, or nothing drives it."""
     substeps = max(1, round(CONTROL_STEP / file.timestep))
     with tempfile.TemporaryDirectory() as scratch:
-        _write_model(Path(scratch), file)
+        file.write(Path(scratch) / MODEL)
         try:
             robot = load_robot(Path(scratch) / MODEL, substeps * file.timestep, substeps)
         except ValueError as error:
@@ -123,23 +121,6 @@ def _name(model: Path) -> str:
     name = "".join(word[:1].upper() + word[1:] for word in words) or "Robot"
     name = name if name.isidentifier() else f"Robot{name}"
     return f"My{name}" if name in task_names() else name
-
-
-def _convert(model: Path, floating: bool, ground: bool) -> RobotFile:
-    if model.suffix != ".urdf":
-        return convert(read_mjcf(model), model, floating, ground, {})
-    spec, joints = urdf_spec.load(model, model.parent, AssetOptions())
-    for joint in spec.joints:
-        joint.damping, joint.frictionloss = [joints[joint.name].damping, 0.0, 0.0], joints[joint.name].friction
-    efforts = {joint.name: joint.effort for joint in joints.values()}
-    return convert(spec, model, floating, ground, efforts)
-
-
-def _write_model(folder: Path, file: RobotFile) -> None:
-    (folder / MODEL).write_text(file.xml, encoding="utf-8")
-    for path, content in file.assets.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_bytes(content)
 
 
 def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mapping[str, Any]:

@@ -223,6 +223,16 @@ def test_torch_settings_are_restored_after_loading():
     assert torch.get_default_dtype() is torch.float32
 
 
+# attributes of a module under other names, in the same order
+_REORDER = """
+kept = dict(vars({0}))
+for key in kept:
+    delattr({0}, key)
+for key, value in kept.items():
+    setattr({0}, {1}.get(key, key), value)
+"""
+
+
 @pytest.mark.parametrize(
     ("statement", "owner", "name"),
     [
@@ -242,13 +252,40 @@ def test_torch_settings_are_restored_after_loading():
         ("import sys\nsys.modules['scipy.special'].expit = 3", scipy.special, "expit"),
         ("__import__('scipy.special', fromlist=['x']).stdtr = 3", scipy.special, "stdtr"),
         ("__import__('sci' 'py.' + 'special', fromlist=['x']).stdtr = 3", scipy.special, "stdtr"),
+        (_REORDER.format("torch.special", {"erf": "erfc", "erfc": "erf"}), torch.special, "erf"),
+        (_REORDER.format("torch.linalg", {"norm": "mean"}), torch.linalg, "norm"),
+        ("from unittest.mock import ANY\nsetattr(torch.special, 'erf', ANY)", torch.special, "erf"),
+        ("import builtins\nvars(builtins)['any'] = lambda values: False", builtins, "any"),
+        ("import builtins\nvars(builtins)['vars'] = lambda owner: {}", builtins, "vars"),
     ],
 )
 def test_attributes_of_shared_modules_are_restored_after_loading(statement, owner, name):
     before = getattr(owner, name)
     told = fault(f"{statement}\ndef compute_reward(state): return 1\n")
-    assert re.match(rf"mine\.py: raised ValueError: changes [\w.]+\.{name}, which all candidates share: ", told)
+    assert re.match(
+        rf"mine\.py: raised ValueError: changes [\w.]+\.{name}(?: and [\w.]+)?, which all candidates share: ", told
+    )
     assert getattr(owner, name) is before and ("cos" in vars(torch.Tensor)) is False
+
+
+@pytest.mark.parametrize(
+    ("statement", "owner", "name"),
+    [
+        ("setattr(Tensor, 'added', Tensor.sin)", torch.Tensor, "added"),
+        ("setattr(torch.nn.Module, '__len__', lambda module: 1)", torch.nn.Module, "__len__"),
+        ("import torch.nn.functional as F\nsetattr(F, 'isinstance', max)", torch.nn.functional, "isinstance"),
+    ],
+)
+def test_new_attributes_that_hide_others_are_removed_after_loading(statement, owner, name):
+    assert f"{name}, which all candidates share: " in fault(f"{statement}\ndef compute_reward(state): return 1\n")
+    assert name not in vars(owner)
+
+
+@pytest.mark.parametrize("statement", ["sys.modules['torch.special'] = math", "del sys.modules['torch.special']"])
+def test_modules_that_are_replaced_or_gone_are_put_back_after_loading(statement):
+    told = fault(f"import sys\n{statement}\ndef compute_reward(state): return 1\n")
+    assert "changes sys.modules['torch.special'], which all candidates share: " in told
+    assert sys.modules["torch.special"] is torch.special
 
 
 @pytest.mark.parametrize("names", ["linalg, constants", "(\n    linalg,\n    constants,\n)"])

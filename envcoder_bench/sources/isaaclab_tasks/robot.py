@@ -9,6 +9,7 @@ in what the robot's view returns, while observations are computed.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from envcoder_bench.sources.term_tasks.robot import TermRobot
 from envcoder_bench.torch_utils import quat_rotate
 
 _OF_BASE = ("body_mass", "body_inertia", "body_ipos")
+_KEEPS = "_compute_intermediate_values"  # the method of many classes that keeps numbers of the scene
 
 
 class IsaacLabRobot(TermRobot):
@@ -197,13 +199,18 @@ class IsaacLabRobot(TermRobot):
 class DirectRobot(IsaacLabRobot):
     """The robot of a task whose environment is a class of its own, which keeps the actions itself.
 
-    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, the method of many classes.
+    Sensors err in ``scene``, and in what ``_compute_intermediate_values`` keeps of it, if that needs no arguments.
     """
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         if not world.shows_actions:
             self.notes.append("delay: the class observes actions as they were applied")
+        self._compute = getattr(world.env, _KEEPS, None)
+        if self._compute is not None and not _is_callable_alone(self._compute):
+            # some derive velocities from the positions of the call before, which another call would make wrong
+            self.notes.append(f"noise: {_KEEPS} needs arguments, so that what it keeps of the scene has no errors")
+            self._compute = None
 
     def _find_feet(self) -> list[int] | None:
         return [k for k, body in enumerate(self.body_names) if re.search("foot|feet", body.lower())] or None
@@ -218,23 +225,38 @@ class DirectRobot(IsaacLabRobot):
     def observing(self) -> Iterator[None]:
         """Let the class observe inside the block what sensors measure, and late actions as they were asked."""
         env, changed = self._world.env, {}
+        try:
+            self._show(changed)
+            with self.erring():
+                self._keep(changed)
+                yield
+        finally:
+            for name, (x, old) in changed.items():
+                setattr(env, name, x)
+                x.copy_(old)
+
+    def _show(self, changed: dict[str, tuple[Tensor, Tensor]]) -> None:
+        """Let the class have late actions as they were asked; note what that changes."""
+        env = self._world.env
         if self._world.applied is not None:
             applied, given = self._world.applied
             shown, asked = env.actions, self._asked[:, : applied.shape[1]]
             late = (asked != applied).any(dim=1, keepdim=True) & (shown == given).all(dim=1, keepdim=True)
             changed["actions"] = shown, shown.clone()
             shown.copy_(torch.where(late, asked, shown))
-        with self.erring():
-            if self._errors and hasattr(env, "_compute_intermediate_values"):
-                before = {name: (x, x.clone(), x._version) for name, x in vars(env).items() if isinstance(x, Tensor)}
-                env._compute_intermediate_values()
-                for name, (x, old, version) in before.items():
-                    if getattr(env, name) is not x or x._version != version:
-                        changed[name] = (x, old)
-            yield
-        for name, (x, old) in changed.items():
-            setattr(env, name, x)
-            x.copy_(old)
+
+    def _keep(self, changed: dict[str, tuple[Tensor, Tensor]]) -> None:
+        """Let the class keep what sensors measure now; note what that changes."""
+        if not self._errors or self._compute is None:
+            return
+        env = self._world.env
+        before = {name: (x, x.clone()) for name, x in vars(env).items() if isinstance(x, Tensor)}
+        try:
+            self._compute()
+        finally:
+            for name, (x, old) in before.items():
+                if getattr(env, name) is not x or not torch.equal(x, old):
+                    changed.setdefault(name, (x, old))
 
 
 def _robot(articulations: Mapping[str, Any]) -> Any:
@@ -243,6 +265,15 @@ def _robot(articulations: Mapping[str, Any]) -> Any:
         if asset.actuators:
             return asset
     raise UserError("no articulation of the task has actuators, so that it does not have a robot")
+
+
+def _is_callable_alone(method: Callable[..., Any]) -> bool:
+    """Return whether a method can be called without arguments."""
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return False
+    return True
 
 
 def _unlimited(limits: Tensor) -> Tensor:

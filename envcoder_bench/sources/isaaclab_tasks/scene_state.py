@@ -100,9 +100,9 @@ class SceneState:
         terrain = self.scene.terrain
         update = terrain.update_env_origins
 
-        def update_env_origins(view: Any, *args: Any) -> None:
+        def update_env_origins(view: Any, *args: Any, **kwargs: Any) -> None:
             if not self.evaluates:
-                update.__func__(view, *args)
+                update.__func__(view, *args, **kwargs)
 
         terrain.__class__ = type("Terrain", (type(terrain),), {"update_env_origins": update_env_origins})
 

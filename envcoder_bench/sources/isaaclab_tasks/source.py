@@ -31,6 +31,9 @@ INSTALL = "isaaclab_mujoco is not installed: see docs/isaaclab.md"
 ENV_CLASS = "isaaclab.envs:ManagerBasedRLEnv"
 _ENV, _AGENT = "env_cfg_entry_point", "rsl_rl_cfg_entry_point"
 _OWN = ("step", "reset", "check_reset", "compute_observations")  # methods of LeggedLab's environments
+_OWN_CFG = ("scene", "sim.decimation", "domain_rand.events")  # what is read of their configs
+_REGISTRY = {_ENV: "env_cfgs", _AGENT: "train_cfgs"}  # attributes of LeggedLab's registry
+_LABS = "isaaclab_tasks"  # the package of Isaac Lab's own tasks
 _WHOLE_SCENE = ("randomize_physics_scene_gravity",)  # functions of events that change all environments
 
 
@@ -124,43 +127,67 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     _install()
-    for module in [package, f"{package}.tasks", f"{package}.envs"] if package else ["isaaclab_tasks"]:
+    for module in [package, f"{package}.tasks", f"{package}.envs"] if package else [_LABS]:
         inside = module.rpartition(".")[2] if package else ""
-        if name not in task_ids() and (module in (package, "isaaclab_tasks") or _is_inside(package, inside)):
+        if name not in task_ids(package) and (module in (package, _LABS) or _is_inside(package, inside)):
             _import(task, module)
-            _register_own(package)
-    if name not in task_ids():
-        known = task_ids(package)
-        there = f"there are {', '.join(known)}" if known else f"{package or 'isaaclab_tasks'} registers none"
-        raise ValueError(f"unknown task '{task}'{near_matches(name, known or task_ids())}; {there}")
+            _register_own(task, package, name)
+    known = task_ids(package)
+    if name not in known:
+        asked, others = package or _LABS, sorted(_packages(name))
+        if others:
+            remedy = f"--task {PREFIX}{others[0]}:{name}"
+            raise ValueError(f"--task {task}: '{name}' is a task of {others[0]}, not of {asked}: give {remedy}")
+        there = f"there are {', '.join(known)}" if known else f"{asked} registers none"
+        raise ValueError(f"unknown task '{task}'{near_matches(name, known)}; {there}")
     source = Source(task, name, package, _digest(package))
     _refuse_other_environments(source)
     return source
 
 
-def _register_own(package: str) -> None:
-    """Put the tasks of a package's registry such as LeggedLab's, ``task_registry``, into gymnasium's."""
+def _register_own(task: str, package: str, name: str) -> None:
+    """Put the tasks of a package's registry such as LeggedLab's, ``task_registry``, into gymnasium's.
+
+    Raises ValueError if that of ``task``, which is called ``name``, is registered without a config.
+    """
     import gymnasium
 
-    modules = [module for name, module in sys.modules.items() if package and f"{name}.".startswith(f"{package}.")]
+    modules = [module for path, module in sys.modules.items() if package and f"{path}.".startswith(f"{package}.")]
     registries = {id(x): x for module in modules if (x := vars(module).get("task_registry")) is not None}
     for registry in registries.values():
-        for name, made in getattr(registry, "task_classes", {}).items():
-            kwargs = {_ENV: registry.env_cfgs[name], _AGENT: registry.train_cfgs[name]}
-            if name not in gymnasium.registry:
-                gymnasium.register(name, entry_point=made, disable_env_checker=True, kwargs=kwargs)
+        for each, made in getattr(registry, "task_classes", {}).items():
+            kwargs = {key: getattr(registry, held, {}).get(each) for key, held in _REGISTRY.items()}
+            missing = [held for key, held in _REGISTRY.items() if kwargs[key] is None]
+            if missing and each == name:
+                what = f"task_registry of {package} has no {missing[0]}['{name}']"
+                raise ValueError(f"--task {task}: {what}: register the task with a config and with settings of PPO")
+            if not missing and each not in gymnasium.registry:
+                gymnasium.register(each, entry_point=made, disable_env_checker=True, kwargs=kwargs)
 
 
 def task_ids(package: str = "") -> list[str]:
-    """Return the registered tasks of Isaac Lab, or of a package."""
+    """Return the registered tasks of Isaac Lab, or of a package: those with a config, or a class, that is its own."""
     import gymnasium
 
-    own = {x: spec for x, spec in gymnasium.registry.items() if _ENV in (spec.kwargs or {})}
-    return [x for x, spec in own.items() if f"{_of(spec.kwargs[_ENV])}.".startswith(package.partition(".")[0])]
+    top = package.partition(".")[0]
+    packages = {name: _packages(name) for name in gymnasium.registry}
+    return [name for name, of in packages.items() if (top or _LABS) in of]
 
 
-def _of(entry: Any) -> str:
-    return entry if isinstance(entry, str) else entry.__module__
+def _packages(task_id: str) -> set[str]:
+    """Return which packages a task is of; none without a task.
+
+    They have its class or its config; if Isaac Lab has both, that of its settings of PPO.
+    """
+    import gymnasium
+
+    spec = gymnasium.registry.get(task_id)
+    if spec is None or _ENV not in (spec.kwargs or {}):
+        return set()
+    entries = [spec.entry_point, spec.kwargs[_ENV], spec.kwargs.get(_AGENT) or _LABS]
+    paths = [x if isinstance(x, str) else x.__module__ for x in entries if x is not None]
+    *made, agent = (path.partition(":")[0].partition(".")[0] for path in paths)
+    return {*made} - {"isaaclab", _LABS} or {agent}
 
 
 def _install() -> None:
@@ -247,6 +274,11 @@ def _refuse_other_environments(source: Source) -> None:
             cfg = _configs(source.task_id)[_ENV]()
     except Exception as error:
         raise ValueError(f"{source.address}: {what}: {described(error, source.package)}") from None
+    if source.is_own:
+        for key in _OWN_CFG:
+            if not _has(cfg, key):
+                what = f"its config, {type(cfg).__name__}, has no {key}"
+                raise ValueError(f"{source.address}: {what}: a class with {', '.join(_OWN)} needs it")
     events = cfg.domain_rand.events if source.is_own else cfg.events if source.is_direct else None
     if not source.is_own:
         _refuse_other_configs(source, made, cfg)
@@ -254,6 +286,11 @@ def _refuse_other_environments(source: Source) -> None:
         shared = shared_by_groups(SimpleNamespace(events=dict(_events(events))))
         if shared is not None:
             raise ValueError(f"{source.address}: the event '{shared[1]}' {shared[2]}: register it with {shared[3]}")
+
+
+def _has(cfg: Any, key: str) -> bool:
+    first, _, rest = key.partition(".")
+    return hasattr(cfg, first) and (not rest or _has(getattr(cfg, first), rest))
 
 
 def _refuse_other_configs(source: Source, made: Any, cfg: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 _ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 
 
-class World(Protocol):
-    """One scene in many environments.
+class World(ABC):
+    """One scene in many environments; a framework has the abstract methods.
 
     Attributes:
         num_envs, device, action_manager: of all groups; ``draws`` says in whose names its code draws.
@@ -56,25 +57,25 @@ class World(Protocol):
     def clock(self) -> Any:
         return self.steps if self._clock is None else self._clock
 
+    @abstractmethod
     def view(self, rows: slice, cfg: Any) -> Any:
         """Return some environments as the framework's terms see them, with ``num_envs``, ``step_dt`` and ``device``."""
-        ...
 
+    @abstractmethod
     def part(self, block: Any, rows: slice) -> Any:
         """Return some environments of a block, with its managers as soon as it has them."""
-        ...
 
+    @abstractmethod
     def held(self) -> dict[str, Any]:
         """Return the objects, besides those of blocks, that keep tensors between steps, by name."""
-        ...
 
+    @abstractmethod
     def get_simulation(self) -> dict[str, Tensor]:
         """Return the state of the simulation."""
-        ...
 
+    @abstractmethod
     def set_simulation(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_simulation`` returned, and compute what derives from it."""
-        ...
 
     def count(self, steps: int) -> None:
         """Set the number of control steps so far, which curricula read."""
@@ -114,25 +115,25 @@ class World(Protocol):
         with TermStream(name, self.draws.seeds, self.draws.lanes, self.draws.step), drawing():
             yield
 
+    @abstractmethod
     def sense(self) -> None:
         """Let sensors measure the present state; ``sensed`` follows."""
-        ...
 
+    @abstractmethod
     def sensed(self) -> None:
         """Let sensors compute their data from what ``sense`` has measured."""
-        ...
 
+    @abstractmethod
     def capturing(self, name: str) -> None:
         """Prepare the capture of a part of a step."""
-        ...
 
+    @abstractmethod
     def replayed(self, name: str) -> None:
         """Set on the host what a part has changed there when it was captured; called after it was run as a graph."""
-        ...
 
+    @abstractmethod
     def forget(self) -> None:
         """Drop the data that sensors have computed."""
-        ...
 
 
 def first_levels(rows: int, evaluates: bool, seeds: Tensor, lanes: Tensor, drawn_of: int) -> Tensor:

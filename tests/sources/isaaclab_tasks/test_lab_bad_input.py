@@ -8,7 +8,7 @@ import sys
 import gymnasium
 import pytest
 
-from envcoder_bench.sources.isaaclab_tasks.source import find_source
+from envcoder_bench.sources.isaaclab_tasks.source import find_source, task_ids
 from isaaclab_mujoco import checkout
 
 WALK = "isaaclab:small_lab:Small-Walk-v0"
@@ -75,6 +75,35 @@ def test_another_version_is_named(tmp_path):
 def test_unknown_names_have_near_matches():
     assert "(did you mean Small-Walk-v0" in refused("isaaclab:small_lab:Small-Wlak-v0")
     assert "a_package_of_nobody is missing" in refused("isaaclab:a_package_of_nobody:Task")
+
+
+def test_a_task_is_found_by_its_own_package_alone():
+    find_source("isaaclab:small_own:small_legs")
+    assert "no_such_package is missing" in refused("isaaclab:no_such_package:small_legs")
+    line = refused("isaaclab:small_lab:small_legs")
+    assert "a task of small_own, not of small_lab: give --task isaaclab:small_own:small_legs" in line
+    assert "small_legs" in task_ids("small_own") and not {"small_legs"} & {*task_ids(), *task_ids("small_o")}
+
+
+def test_what_a_class_of_its_own_lacks_is_named(monkeypatch):
+    find_source("isaaclab:small_own:small_legs")
+    import small_own
+
+    def unlike(cfg, owner, key):
+        monkeypatch.setitem(registry.task_classes, name := f"small_without_{key}", small_own.Own)
+        delattr(owner(cfg), key)
+        monkeypatch.setitem(registry.env_cfgs, name, cfg)
+        monkeypatch.setitem(registry.train_cfgs, name, small_own.small_lab.RunnerCfg())
+        monkeypatch.setitem(gymnasium.registry, name, None)  # it is taken out at the end
+        del gymnasium.registry[name]
+        return refused(f"isaaclab:small_own:{name}")
+
+    registry = small_own.task_registry
+    assert "OwnCfg, has no domain_rand.events" in unlike(small_own.OwnCfg(), lambda cfg: cfg, "domain_rand")
+    assert "OwnCfg, has no sim.decimation" in unlike(small_own.OwnCfg(), lambda cfg: cfg.sim, "decimation")
+    monkeypatch.setitem(registry.task_classes, "small_alone", small_own.Own)
+    assert "task_registry of small_own has no env_cfgs['small_alone']" in refused("isaaclab:small_own:small_alone")
+    find_source("isaaclab:small_own:small_plain")  # the others do not notice
 
 
 def test_what_is_not_supported_is_named(register, monkeypatch):

@@ -1,6 +1,7 @@
 """Environment classes of a task's own: against the class itself, isolation, checkpoints, and a ranking."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -138,6 +139,23 @@ def test_groups_alone_have_the_bits_that_they_have_among_others_and_after_a_chec
         evaluated = terrain.terrain_levels.clone()
         ends = sum(int(alone.step(action)["ended"].sum()) for action in steps)
         assert ends >= SIZE and torch.equal(terrain.terrain_levels, evaluated) and trained.max() > 1
+
+
+def test_levels_stay_in_evaluations_and_change_in_training_however_the_method_is_called():
+    from envcoder_bench.sources.isaaclab_tasks.scene_state import SceneState
+
+    class Terrain:
+        def update_env_origins(self, env_ids, move_up, move_down):
+            calls.append((env_ids, move_up, move_down))
+
+    calls, state = [], SceneState()
+    state.scene = SimpleNamespace(terrain=Terrain())
+    state.keep_levels()
+    for state.evaluates in (True, False):
+        state.scene.terrain.update_env_origins(1, move_up=2, move_down=3)
+        state.scene.terrain.update_env_origins(1, 2, 3)
+        assert len(calls) == (0 if state.evaluates else 2)
+    assert {*calls} == {(1, 2, 3)}
 
 
 def test_a_failure_in_any_physics_step_is_seen():

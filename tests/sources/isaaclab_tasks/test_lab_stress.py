@@ -224,11 +224,20 @@ def test_a_class_of_its_own_observes_what_sensors_measure_and_the_actions_as_the
     with torch.no_grad():
         env.begin_all(EVALUATION_STEP)
     observed(env)
+    with pytest.raises(ZeroDivisionError), env.robot.observing():
+        _ = 1 / 0  # everything is restored, as below
     own, state, late = env.task.env, env.task.state, slice(SMALL.episodes, None)
     assert bool((state["obs_buf"][:, 19:27] == 0.3).all()) and not bool(own.actions[late].any())
     error = (state["critic_buf"][:, 2] - own.up).abs()  # of a number that the class keeps
     assert bool((error[late] > 1e-5).all()) and not bool(error[: SMALL.episodes].any())
     assert torch.equal(own.up, own.robot.data.projected_gravity_b[:, 2])
+    own._compute_intermediate_values = lambda dt: None  # as Isaac Lab's Factory
+    robot = env.task.robot()
+    robot.measure({name: torch.ones(env.num_envs, width) for name, width in robot.sensors.items()}, own.actions)
+    shown = own.robot.data.joint_pos.clone()
+    with robot.observing():
+        assert bool((own.robot.data.joint_pos != shown).all())
+    assert sum("_compute_intermediate_values needs arguments" in note for note in robot.notes) == 1
 
 
 def sensing(cfg):

@@ -9,6 +9,7 @@ from envcoder_bench.sources.term_tasks.faults import PatchError
 from envcoder_bench.sources.term_tasks.patches import patched_one
 from envcoder_bench.sources.term_tasks.sections import TermSections
 from envcoder_bench.sources.term_tasks.words import sections_in_words
+from envcoder_bench.sources.term_tasks.world import World
 
 N = 4
 OTHERS = [
@@ -221,3 +222,14 @@ def test_terms_in_words():
     assert lines[0] == "Observation terms of `policy`, with their columns: place 1, speed 1."
     rewards = next(line for line in lines if "`rewards`" in line)
     assert "`near`: weight 1.0, width 0.5, near (How near the origin a body is)" in rewards
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["view", "part", "held", "get_simulation", "set_simulation", "sense", "sensed", "capturing", "replayed", "forget"],
+)
+def test_a_world_that_lacks_a_method_is_not_made(name):
+    methods = dict.fromkeys(World.__abstractmethods__, lambda self: None)
+    assert type("Whole", (World,), methods)()
+    with pytest.raises(TypeError, match=name):
+        type("Part", (World,), {each: x for each, x in methods.items() if each != name})()
