@@ -266,7 +266,8 @@ def record(folder: Path) -> None:
     from importlib.metadata import version
 
     packages = ("isaaclab", "newton", "mujoco-warp", "warp-lang", "torch")
-    out: dict[str, Any] = {"versions": {name: version(name) for name in packages}, "robots": {}}
+    speeds = json.loads(RECORD.read_text())["speeds"]  # copied there from what ``speed`` prints
+    out: dict[str, Any] = {"speeds": speeds, "versions": {name: version(name) for name in packages}, "robots": {}}
     for name in JOINTS:
         lab, rng = Newton(name, STATES, folder, single=True), np.random.default_rng(7)
         width = lab.env.action_manager.total_action_dim
@@ -337,6 +338,13 @@ def speed(lab: Any) -> dict[str, int]:
         steps += env.num_envs
     seconds = {"per_s": time.perf_counter() - wall, "per_core_s": time.process_time() - core}
     return {name: round(steps / x) for name, x in seconds.items()}
+
+
+def row(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    """Return a row of the page's table of two speeds of a robot."""
+    name, core, wall = f"{theirs['robot']}, {theirs['num_envs']}", "per_core_s", "per_s"
+    ratios = [f"{ours[per] / theirs[per]:.1f}" for per in (core, wall)]
+    return f"| {name} | {theirs[core]:,} | {ours[core]:,} | {' | '.join(ratios)} |"
 
 
 def main() -> None:

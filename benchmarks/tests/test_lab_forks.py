@@ -9,7 +9,8 @@ import lab_training
 
 PAGE = (Path(lab_forks.__file__).parent / "isaaclab.md").read_text()
 LOAD, REST = PAGE.split("## Training")
-TRAIN, WALK = REST.split("## Published policies")
+TRAIN, REST = REST.split("## Published policies")
+WALK = REST.split("## Beside the real Isaac Lab")[0]
 
 
 def rows(text):
