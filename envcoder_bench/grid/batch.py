@@ -197,8 +197,7 @@ class Batch:
             policy_values = {name: value[rows] for name, value in values.items()}
             if loaded.layout.scans:
                 policy_values["scan"] = scans[loaded.layout.points][rows]
-            memory = self._memory[rows, : loaded.memory_dim]
-            past = self._past[rows, : loaded.layout.width]
+            memory, past = self._memory[rows, : loaded.memory_dim], self._past[rows, : loaded.layout.width]
             obs = observe(loaded.layout, policy_values, past, first[rows])
             if loaded.layout.histories:
                 past.copy_(obs)

@@ -14,12 +14,15 @@ counts the time and what passes the tools; what an agent thinks, reads and write
 """
 
 import contextlib
+import errno
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import textwrap
 import threading
@@ -35,6 +38,7 @@ from pydantic import TypeAdapter
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.rows import FAILED_AT_LOAD
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
@@ -48,6 +52,7 @@ from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.rounds import record_again, record_round
 from envcoder_bench.search.screen import View
+from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.serve.campaign import DONE, QUEUED, RUNNING, Campaign, Job, State
 from envcoder_bench.serve.server import INSTALL, TOOLS, served
 from envcoder_bench.serve.tools import Tools
@@ -57,7 +62,10 @@ SAVE_SECONDS, POLL_SECONDS, STOP_SECONDS = 5.0, 0.1, 10.0
 LEFT, TIME, TOKENS = "it left", "the time was over", "the tokens were used up"  # how a session ends
 # without seeds that the harness holds, and without files that a search does not need
 TOOLS_GIVEN = tuple(name for name in TOOLS if name not in ("final", "policy"))
-_HIDDEN = {"PYTHONPATH", "VIRTUAL_ENV"}  # variables of this process, which say where the repository is
+# variables of this process, which say where the repository or the score is
+_HIDDEN = {"PYTHONPATH", "VIRTUAL_ENV", "PWD", "OLDPWD"}
+_MARK = "ENVCODER_BENCH_AGENT"  # a variable of all processes of an agent
+_PAGE = "DESCRIPTION.md"
 _TASK = (
     "The policy should: {description}. You write the functions that shape its training, in Python; DESCRIPTION.md says"
     " which, and what the state holds. You have {minutes:.0f} minutes and {tokens:,} tokens of calls and answers.",
@@ -78,6 +86,7 @@ class Session:
         seconds: during which it had the tools.
         read, written: characters of answers, and of calls.
         ended: how it ended; empty before.
+        mark: by which the processes of its agent are found, also by a later process of the score.
     """
 
     seconds: float = 0.0
@@ -86,6 +95,7 @@ class Session:
     written: int = 0
     starts: int = 0
     ended: str = ""
+    mark: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
     def left(self) -> float:
@@ -160,25 +170,28 @@ class AgentSearch:
         """Let the agent work until it leaves or its limits are reached; return False if ``view`` stops it."""
         session, campaign = self.session, self.campaign()
         desk = Path(tempfile.mkdtemp(prefix="agent_"))
-        tools = Tools(campaign, desk.resolve())
+        tools = Tools(campaign, desk.resolve(), _PAGE)
         session.starts += 1
+        self.save()
+        end_agent(session.mark)  # a killed score may have left it
         try:
             with view.stop, served(tools, self.home, _Meter(self, campaign), TOOLS_GIVEN) as (address, token):
                 tools.runner.start()
-                shutil.copy(tools.describe()["more"], desk / "DESCRIPTION.md")
-                agent = start_agent(self.command, self._furnish(desk, address, token), self.home / "agent.log")
+                agent = None
                 try:
+                    self._furnish(desk, address, token)
+                    agent = start_agent(self.command, desk, self.home / "agent.log", session.mark)
                     self._wait(agent, campaign, view)
                 finally:
-                    end_agent(agent)
+                    end_agent(session.mark, agent)
                     tools.runner.stop()
         finally:
             shutil.rmtree(desk, ignore_errors=True)
             self.save()
         return bool(session.ended)
 
-    def _furnish(self, desk: Path, address: str, token: str) -> Path:
-        """Write the agent's task, and how to reach its tools, into its folder."""
+    def _furnish(self, desk: Path, address: str, token: str) -> None:
+        """Write the agent's task, what a model reads of it, and how to reach its tools, into its folder."""
         server = {"type": "http", "url": address, "headers": {"Authorization": f"Bearer {token}"}}
         write_atomic(desk / "mcp.json", json.dumps({"mcpServers": {"envcoder-bench": server}}, indent=1))
         limits = {"minutes": self.session.left / 60, "tokens": AGENT_TOKENS - self.session.tokens}
@@ -186,7 +199,13 @@ class AgentSearch:
         parts += [_AGAIN] if self.session.calls else []
         texts = [f"# {self.task.name}", *(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts)]
         write_atomic(desk / "TASK.md", "\n\n".join(texts) + "\n")
-        return desk
+        spec = self._search([])
+        write_atomic(desk / _PAGE, spec.system(described(spec.task, spec.overrides)) + "\n")
+
+    def _search(self, words: Sequence[str]) -> SearchSpec:
+        """Return the inputs of the search that is made of it."""
+        words = [*words, f"seed={self.seed}", *self.words, *self.more]
+        return launch.outside(self.task.address, self.model, self.task.description, words)
 
     def _wait(self, agent: subprocess.Popen, campaign: Campaign, view: View) -> None:
         session, saved = self.session, time.monotonic()
@@ -233,8 +252,9 @@ class AgentSearch:
             self.session.calls, self.session.read // CHARACTERS, self.session.written // CHARACTERS, None
         )
         settings = [f"num_iters={len(rounds)}", f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", "seeds=1"]
-        words = [*settings, f"seed={self.seed}", *self.words, *self.more, f"num_iters={len(rounds)}"]
-        folder = launch.adopt(self.task.address, self.model, self.task.description, words, part)
+        spec = self._search(settings)
+        spec = replace(spec, settings=spec.settings.model_copy(update={"num_iters": len(rounds)}))
+        folder = launch.adopt(spec, part)
         for round in rounds:
             folder.write_sources([*round.ready, *(proposal for proposal, _, _ in round.failed)])
             folder.write_round(round)
@@ -291,7 +311,8 @@ class _Meter:
         with self.campaign.change() as state:  # a ranking must end in the time that is left
             state.budget = self.campaign.used + session.left
 
-    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> None:
+    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> str:
+        answer = answer.replace(f"{self.search.home.parents[2]}/", "")  # the score has the held-out seeds
         session, text = self.search.session, json.dumps(arguments, ensure_ascii=False)
         record: dict[str, Any] = {"type": "call", "second": round(session.seconds, 1), "tool": tool}
         record |= {"arguments": json.loads(text), "answer": answer}
@@ -307,6 +328,7 @@ class _Meter:
             with open(file, "a", encoding="utf-8") as out:
                 out.writelines(f"{json.dumps(each, ensure_ascii=True)}\n" for each in [*lines, record])
             self.search.save()
+        return answer
 
     def _header(self) -> dict[str, Any]:
         meta = {"model": self.search.model, "task": self.search.task.name, "canary": CANARY}
@@ -329,25 +351,51 @@ def agent_command(command: str) -> str:
     return shlex.join([os.path.abspath(program), *words[1:]])
 
 
-def start_agent(command: str, desk: Path, log: Path) -> subprocess.Popen:
-    """Start the command of an agent in its folder."""
+def start_agent(command: str, desk: Path, log: Path, mark: str) -> subprocess.Popen:
+    """Start the command of an agent in its folder. Raises UserError if it cannot be started."""
     env = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+    hidden = [PACKAGE.parent, *([Path(sys.prefix)] if sys.prefix != sys.base_prefix else [])]
+    folders = env.get("PATH", os.defpath).split(os.pathsep)
+    env["PATH"] = os.pathsep.join(x for x in folders if not any(Path(x).is_relative_to(y) for y in hidden))
+    words = shlex.split(command)
     with open(log, "ab") as out:
-        return subprocess.Popen(
-            shlex.split(command),
-            cwd=desk,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # it is ended with all that it started
-        )
+        try:
+            return subprocess.Popen(
+                words,
+                cwd=desk,
+                env={**env, _MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # the terminal's Ctrl-C is for the score
+            )
+        except OSError as error:
+            advice = "; a script begins with a line such as #!/bin/sh" if error.errno == errno.ENOEXEC else ""
+            raise UserError(f"--agent: {words[0]} cannot be started: {error.strerror}{advice}") from error
 
 
-def end_agent(agent: subprocess.Popen) -> None:
-    """End an agent and all that it started."""
+def end_agent(mark: str, agent: subprocess.Popen | None = None) -> None:
+    """End an agent and all that it started, except for processes that have hidden its mark in sessions of their own."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(agent.pid, sent)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            agent.wait(STOP_SECONDS)
+        if agent is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(agent.pid, sent)
+        told, until = set(), time.monotonic() + STOP_SECONDS
+        while (running := _marked(mark)) or (agent is not None and agent.poll() is None):
+            if time.monotonic() > until:
+                break
+            for pid in running - told:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, sent)
+            told |= running
+            time.sleep(POLL_SECONDS)
+
+
+def _marked(mark: str) -> set[int]:
+    """Return the processes that were started with the mark of an agent and have not ended."""
+    text, pids = f"{_MARK}={mark}".encode(), set()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if text in file.read_bytes().split(b"\0"):
+                pids.add(int(file.parent.name))
+    return pids

@@ -31,7 +31,8 @@ class Budget:
     candidates: int
 
 
-BUDGETS = {"one-shot": Budget(1, 16), "search": Budget(5, 16)}
+ONE_SHOT = "one-shot"
+BUDGETS = {ONE_SHOT: Budget(1, 16), "search": Budget(5, 16)}
 AGENT = "agent"  # the third budget: a search by an agent
 AGENT_MINUTES, AGENT_TOKENS = 60, 200_000  # of its session, and of its calls with their answers
 RUNS = 5  # searches of each task

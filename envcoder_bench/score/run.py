@@ -45,6 +45,7 @@ from envcoder_bench.score.protocol import (
     EPISODES,
     HELD_OUT_SEEDS,
     HUMAN,
+    ONE_SHOT,
     REFERENCE_MODELS,
     RUNS,
     TRACKS,
@@ -57,7 +58,7 @@ from envcoder_bench.score.unseen import draw_tasks
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Attempt
 from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.providers.choice import WITHOUT_MODEL, kind_of, make_provider
+from envcoder_bench.search.providers.choice import REPLAY, WITHOUT_MODEL, kind_of, make_provider
 from envcoder_bench.search.providers.sdk import check_base_url
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings
@@ -181,14 +182,17 @@ class ScoreFolder:
         return self.path / "published" / f"{task}.txt"
 
     @classmethod
-    def create(cls, path: Path, config: ScoreConfig) -> "ScoreFolder":
-        """Create a folder. Raises UserError if the path is taken, or cannot be written."""
+    def create(cls, path: Path, config: ScoreConfig, files: Mapping[str, bytes]) -> "ScoreFolder":
+        """Create a folder with published rewards by task. Raises UserError if it is taken, or cannot be written."""
         with user_input():
             refuse_taken(path, kind="score")
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder.config, to_yaml(asdict(config)))
+            for name, content in files.items():
+                folder.published(name).parent.mkdir(exist_ok=True)
+                write_atomic(folder.published(name), content)
+            write_atomic(folder.config, to_yaml(asdict(config)))  # the last: with it, the score can be resumed
         except OSError as error:
             raise UserError(f"--output_dir {path} cannot be written: {error.strerror}") from error
         return folder
@@ -230,6 +234,7 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
     if published.method_of(config.model):
         if UNSEEN not in config.tasks and not any(published.has_reward(config.model, task) for task in tasks):
             raise UserError(f"--llm {config.model} has no reward for these tasks: give --tasks Ant or --tasks unseen")
+        _refuse_search(config, runs)
         files = published.fetch(config.model)
         config = replace(config, model=config.model.partition("@")[0])
     elif config.budget == AGENT:
@@ -240,16 +245,21 @@ def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) 
         make_provider(config.model, config.base_url)  # raises for a missing key, before anything is written
     for task in tasks:
         described(task.address, [*_FINAL, *_words(config, task)])
-    folder = ScoreFolder.create(path, config)
-    for name, content in files.items():
-        folder.published(name).parent.mkdir(exist_ok=True)
-        write_atomic(folder.published(name), content)
-    return folder, config
+    return ScoreFolder.create(path, config, files), config
+
+
+def _refuse_search(config: ScoreConfig, runs: int | None) -> None:
+    """Raise UserError for flags of searches, which published rewards do not have."""
+    budget = "" if config.budget == ONE_SHOT else config.budget
+    flags = {"budget": budget, "agent": config.agent, "runs": runs, "max_cost": config.max_cost}
+    used = [f"--{flag}" for flag, value in {**flags, "base_url": config.base_url}.items() if value not in (None, "")]
+    if used:
+        raise UserError(f"--llm {config.model} makes no search and sends no request: leave out {', '.join(used)}")
 
 
 def _with_agent(config: ScoreConfig) -> ScoreConfig:
     """Return the config with the whole path of its agent. Raises UserError."""
-    if config.model in REFERENCE_MODELS or config.model in WITHOUT_MODEL:
+    if config.model in (*REFERENCE_MODELS, *WITHOUT_MODEL) or config.model.startswith(f"{REPLAY}:"):
         raise UserError(f"--budget agent: {config.model} is not an agent; give --llm the name of the agent's model")
     for flag, value in (("max_cost", config.max_cost), ("base_url", config.base_url)):
         if value is not None:
@@ -308,7 +318,7 @@ def read_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, numb
     rounds: list[Round] = []
     while (round := search.read_round(len(rounds) + 1)) is not None:
         rounds.append(round)
-    winners = [attempt for attempt in archive.ranked() if not attempt.stopped_at and not attempt.same_as]
+    winners = archive.leaders(len(archive.attempts))
     firsts = [attempt for attempt in winners if attempt.round == 1]
     runs = [search.run(round.number) for round in rounds]
     if config.budget == AGENT:

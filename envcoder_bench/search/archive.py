@@ -187,12 +187,13 @@ class Archive:
         return [measured[name] for name in self.order() if name in measured]
 
     def leaders(self, count: int) -> list[Attempt]:
-        """Return the best ``count`` attempts with a whole training."""
-        return [attempt for attempt in self.ranked() if not attempt.stopped_at][:count]
+        """Return the best ``count`` attempts with a whole training; those with the rewards of others are left out."""
+        return [attempt for attempt in self.ranked() if not attempt.stopped_at and not attempt.same_as][:count]
 
     def best(self) -> Attempt | None:
-        """Return the first of ``ranked``; None if it is empty."""
-        return next(iter(self.ranked()), None)
+        """Return the first of ``ranked``, before all with the rewards of others; None if it is empty."""
+        ranked = self.ranked()
+        return next((attempt for attempt in ranked if not attempt.same_as), next(iter(ranked), None))
 
     def of_round(self, number: int) -> list[Attempt]:
         """Return the attempts of a round; rounds count from 1."""

@@ -104,14 +104,18 @@ def start(
     return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
 
 
-def adopt(task: str, llm: str, task_description: str, overrides: Sequence[str], output_dir: Path) -> SearchFolder:
-    """Create the folder of a search whose rounds were made elsewhere, and are then written into it.
+def outside(task: str, llm: str, task_description: str, overrides: Sequence[str]) -> SearchSpec:
+    """Return the inputs of a search whose rounds are made elsewhere; arguments as of ``start``.
 
-    Arguments as of ``start``; ``llm`` is the name of who made them. ``resume`` validates and reports them.
+    ``llm`` is the name of who makes them.
     """
     settings, words = compose_settings(overrides)
-    texts = load_templates(None)
-    spec = SearchSpec(find_task(task), llm, task_description, None, settings, [*words, UNTRUSTED], texts, {})
+    texts = load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir))
+    return SearchSpec(find_task(task), llm, task_description, None, settings, [*words, UNTRUSTED], texts, {})
+
+
+def adopt(spec: SearchSpec, output_dir: Path) -> SearchFolder:
+    """Create the folder of a search of ``outside``. Rounds are then written into it; ``resume`` validates them."""
     return _new_folder(output_dir, spec, spec.run())
 
 

@@ -137,12 +137,15 @@ class SearchSpec:
 
     def prompts(self, spec: RunSpec) -> Prompts:
         """Return the prompts. Raises UserError for an invalid template or a limit that is too low for this task."""
+        rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
+        return Prompts(self.templates, self.system(spec), rounds, limit, self.task_description)
+
+    def system(self, spec: RunSpec) -> str:
+        """Return what every request says of the task. Raises UserError for an invalid template."""
         meta = self.meta(spec)
         facts = (self.task_description, meta["fitness"], meta["shaper_types"])
         with user_input():  # creates the task
-            system = system_prompt(self.templates, spec, *facts, self.settings.show_baseline)
-        rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
-        return Prompts(self.templates, system, rounds, limit, self.task_description)
+            return system_prompt(self.templates, spec, *facts, self.settings.show_baseline)
 
     def evolve(self, spec: RunSpec) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM

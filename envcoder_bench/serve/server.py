@@ -41,8 +41,9 @@ class Watch(Protocol):
     def before(self) -> None:
         """Raise UserError if no further call is allowed."""
 
-    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> None:
-        """Note a call with its answer, which may be an error."""
+    def after(self, tool: str, arguments: Mapping[str, Any], answer: str) -> str:
+        """Note a call with its answer, which may be an error; return what the client reads."""
+        ...
 
 
 def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] = TOOLS, **options: Any) -> "MCPServer":
@@ -84,7 +85,7 @@ def make_server(tools: Tools, watch: Watch | None = None, names: Sequence[str] =
         def call(**values: Any) -> "CallToolResult":
             text, is_error = answer(lambda: watched(values))
             if watch is not None:
-                watch.after(name, values, text)
+                text = watch.after(name, values, text)
             return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
         server.add_tool(call, name=name, structured_output=False)

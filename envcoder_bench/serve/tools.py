@@ -40,10 +40,12 @@ class Tools:
 
     Args:
         root: the folder from which files are read.
+        page: the name of a file in ``root`` that describes the task, for an agent that is not told where this program
+            and the campaign are; None: ``describe`` writes it into the campaign.
     """
 
-    def __init__(self, campaign: Campaign, root: Path) -> None:
-        self.campaign, self._root = campaign, root
+    def __init__(self, campaign: Campaign, root: Path, page: str | None = None) -> None:
+        self.campaign, self._root, self._page = campaign, root, page
         self._alone = threading.RLock()  # of calls that simulate or read runs
         self._physics: dict[str, Any] = {}  # by task, how fast its simulation is here
         self.runner = Runner(campaign, self._finish)
@@ -52,39 +54,37 @@ class Tools:
 
     def tasks(self) -> Answer:
         """List the tasks, and the one of this campaign."""
-        return {"tasks": task_names(), "task": self.campaign.state.task, **self.campaign.spent}
+        return {"tasks": task_names(), "task": self._name, **self.campaign.spent}
 
     def describe(self, task: str = "") -> Answer:
         """Describe a task: fitness, functions to write, keys of the state; `more` is a file with all of it."""
         name = self._task(task, chooses=False)
         with self._alone:
+            from envcoder_bench.run.inputs import described
+            from envcoder_bench.search.launch import DESCRIPTION, outside
             from envcoder_bench.tools.describe import render_task, task_facts
 
             with user_input():
                 facts = task_facts(name, self.campaign.state.overrides)
-            file = self.campaign.folder / f"{name}.md"
-            write_atomic(file, f"{render_task(facts)}\n\n{self._prompt(name)}\n")
+            spec = outside(name, "", DESCRIPTION, self.campaign.state.overrides)  # what a search tells its model
+            run = described(spec.task, spec.overrides)
+            if self._page is None:
+                file = self.campaign.folder / f"{Path(name).name}.md"
+                write_atomic(file, f"{render_task(facts)}\n\n{spec.system(run)}\n")
+                places = {"baselines": facts.baselines, "more": str(file)}
+            else:
+                places = {"more": self._page}
         answer: dict[str, Any] = {
             "task": facts.task,
             "summary": facts.summary,
             "fitness": facts.fitness,
             "timing": facts.timing,
         }
-        answer["functions"] = [function.name for function in facts.functions]
+        types = run.config.shaper_types
+        answer["functions"] = [each.name for each in facts.functions if types is None or each.name in types]
         answer["state"] = [key.key for key in facts.state]
         price = self._size(name, 1)
-        return {**answer, "price_of_a_policy": price, "baselines": facts.baselines, "more": str(file)}
-
-    def _prompt(self, task: str) -> str:
-        """Return what a search tells its model of a task: signs and physics of the state, robot, training, helpers."""
-        from envcoder_bench.run.fitness import fitness_meaning
-        from envcoder_bench.run.inputs import described
-        from envcoder_bench.search.launch import DESCRIPTION
-        from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-
-        spec = described(task, self.campaign.state.overrides)
-        with user_input():
-            return system_prompt(load_templates(), spec, DESCRIPTION, fitness_meaning(spec), None, show_baseline=False)
+        return {**answer, "price_of_a_policy": price, **places}
 
     def check(self, files: Files = [], sources: Sources = {}, task: str = "") -> Answer:
         """Check candidates without training, in seconds: errors with line and advice, widths, notes."""
@@ -286,12 +286,12 @@ class Tools:
     def _task(self, task: str, chooses: bool = True) -> str:
         """Return the task, which the first call that hands in candidates chooses for the campaign."""
         chosen = self.campaign.state.task
-        if chosen and (not task or task == chosen):
+        if chosen and task in ("", chosen, self._name):
             return chosen
         if not task:
             raise UserError("no task", advice="give one of those that the tool tasks lists")
         if chosen:
-            raise UserError(f"this campaign is of {chosen}", advice=f"give {chosen}, or leave it out")
+            raise UserError(f"this campaign is of {self._name}", advice=f"give {self._name}, or leave it out")
         if not is_installed(task):  # a folder or a module is code, which only the user may choose
             from envcoder_bench.run.config import find_task
 
@@ -301,6 +301,12 @@ class Tools:
             with self.campaign.change() as state:
                 state.task = task
         return task
+
+    @property
+    def _name(self) -> str:
+        """The campaign's task as the agent knows it: without the folders that lead to its own."""
+        task = self.campaign.state.task
+        return Path(task).name if self._page is not None and Path(task).is_dir() else task
 
     def _started(self) -> None:
         if not self.campaign.state.task:

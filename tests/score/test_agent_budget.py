@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
+import re
 import secrets
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.evaluate import evaluate
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.hooks import StopRequest
@@ -26,11 +30,16 @@ from envcoder_bench.score.page import score_page
 from envcoder_bench.score.protocol import ScoredTask
 from envcoder_bench.score.run import ScoreFolder, begin, run_score
 from envcoder_bench.search.folder import SearchFolder
+from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.transcript import read_records
 from envcoder_bench.search.screen import View
+from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.search.spec import SearchSpec
 
 CARTPOLE = ScoredTask("Cartpole", "Cartpole", "balance the pole", "nothing")
-WORDS = ("sim=mujoco_cpu", "device=cpu", "learning_iterations=7")
+WORDS = ("sim=mujoco_cpu", "device=cpu", "learning_iterations=7", "shaper_types=[compute_reward]")
+
+TEXTS = load_templates()
 
 
 class Scripted(threading.Thread):
@@ -76,8 +85,8 @@ def in_this_process(patch, script):
         return 0
 
     patch.setattr("envcoder_bench.serve.jobs.Runner._wait", wait)
-    patch.setattr(agent, "start_agent", lambda command, desk, log: Scripted(desk, script))
-    patch.setattr(agent, "end_agent", lambda started: None)
+    patch.setattr(agent, "start_agent", lambda command, desk, *_: Scripted(desk, script))
+    patch.setattr(agent, "end_agent", lambda *_: None)
 
 
 @pytest.fixture
@@ -87,13 +96,12 @@ def searched(tmp_path, monkeypatch):
         monkeypatch, lambda name, seeds: [{"good": 0.9, "bad": 0.1, "long": 0.95}.get(name, 0.5)] * seeds
     )
     monkeypatch.setattr(agent, "POLL_SECONDS", 0.01)
-    (tmp_path / "more.md").write_text("all of the task")
     monkeypatch.setattr(agent.Tools, "_expected", lambda *_: None)
-    monkeypatch.setattr(agent.Tools, "describe", lambda self: {"more": tmp_path / "more.md"})
-    monkeypatch.setattr(agent, "end_agent", lambda started: None)
+    monkeypatch.setattr(agent, "end_agent", lambda *_: None)
 
-    def session(script, begin=None):
-        search = agent.AgentSearch(tmp_path / "home", tmp_path / "search", "m", "agent", CARTPOLE, 20_000, WORDS)
+    def session(script):
+        home = tmp_path / "score" / "agents" / "Cartpole" / "0"
+        search = agent.AgentSearch(home, tmp_path / "search", "m", "agent", CARTPOLE, 20_000, WORDS)
         started = []
         monkeypatch.setattr(agent, "start_agent", lambda *args: started.append(Scripted(args[1], script)) or started[0])
         assert search._play(View())
@@ -114,9 +122,19 @@ def test_what_an_agent_ranked_becomes_a_search(searched):
     async def script(call):
         await rank(call, {"long": "exp"}, iterations=9)  # another length: it cannot be chosen
         await rank(call, {"bad": "sin", "good": "tan"}, seeds=2)
+        await call("describe")
         await rank(call, {"copy": "tan"})
 
     search, client = searched(script)
+    # it reads what a search tells its model, and nothing of where the score is
+    inputs = SearchSpec(find_task("Cartpole"), "m", CARTPOLE.description, None, SearchSettings(), [*WORDS], TEXTS, {})
+    assert client.files["DESCRIPTION.md"] == inputs.prompts(inputs.described()).system + "\n"
+    assert "What is wanted: balance the pole" in client.files["DESCRIPTION.md"]
+    assert "# The `human` baseline" in client.files["DESCRIPTION.md"]
+    assert re.findall(r"^- `(compute_\w+)", client.files["DESCRIPTION.md"], re.MULTILINE) == ["compute_reward"]
+    described = client.said[-2]
+    assert described["functions"] == ["compute_reward"] and described["more"] == "DESCRIPTION.md"
+    assert str(search.home.parents[2]) not in json.dumps(client.said)
     assert client.tools == {*agent.TOOLS_GIVEN} and "final" not in client.tools
     assert set(client.files) == {"TASK.md", "DESCRIPTION.md", "mcp.json"} and "60 minutes" in client.files["TASK.md"]
     assert "the same as good" in client.said[-1]["error"]["message"] and search.session.ended == agent.LEFT
@@ -162,6 +180,7 @@ def test_a_session_ends_with_its_tokens_or_its_time(searched, monkeypatch):
         ({"agent": "'"}, "No closing quotation"),
         ({"agent": "true", "max_cost": 1.0}, "--max_cost is not for --budget agent"),
         ({"agent": "true", "model": "evolve"}, "evolve is not an agent"),
+        ({"agent": "true", "model": "replay:searches/s1"}, "replay:searches/s1 is not an agent"),
         ({"agent": "true", "budget": "search"}, "--agent needs --budget agent"),
     ],
 )
@@ -239,26 +258,56 @@ def test_an_agent_that_hands_in_a_controller_is_scored_after_a_stop_and_seen_by_
         leaderboard.add(folder.path, tmp_path / "site")
 
 
+def test_an_agent_knows_neither_the_score_nor_the_folder_of_its_task(tmp_path):
+    (tmp_path / "score" / "unseen" / "UnseenAnt3").mkdir(parents=True)
+    task = str(tmp_path / "score" / "unseen" / "UnseenAnt3")
+    tools = agent.Tools(agent.Campaign(tmp_path / "campaign", agent.State(task=task)), tmp_path, "DESCRIPTION.md")
+    assert tools.tasks()["task"] == "UnseenAnt3" and tools._task("UnseenAnt3") == tools._task("") == task
+    with pytest.raises(UserError, match=r"this campaign is of UnseenAnt3") as error:
+        tools._task("Ant")
+    assert "score" not in error.value.advice
+    search = agent.AgentSearch(tmp_path / "score" / "agents" / "T" / "0", tmp_path, "m", "a", CARTPOLE, 1, WORDS)
+    answer = json.dumps({"error": {"file": f"{task}/human.py"}})
+    search.home.mkdir(parents=True)
+    assert json.loads(agent._Meter(search, search.campaign()).after("check", {}, answer)) == {
+        "error": {"file": "unseen/UnseenAnt3/human.py"}
+    }
+
+
+@pytest.mark.slow
+def test_a_command_that_cannot_be_started_is_one_line(tmp_path):
+    file = tmp_path / "agent.sh"
+    with pytest.raises(UserError, match=r"--agent: \S+agent.sh cannot be started: No such file or directory$"):
+        agent.start_agent(str(file), tmp_path, tmp_path / "log", "m")
+    file.write_text("echo no first line\n")
+    file.chmod(0o755)
+    with pytest.raises(UserError, match=r"agent.sh cannot be started: Exec format error; a script begins with .*#!"):
+        agent.start_agent(str(file), tmp_path, tmp_path / "log", "m")
+
+
 @pytest.mark.slow
 def test_the_command_runs_in_a_folder_of_its_own_and_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/here")
+    monkeypatch.setenv("OLDPWD", "/here")
+    monkeypatch.setenv("PATH", os.pathsep.join([f"{agent.PACKAGE.parent}/x", os.environ["PATH"], f"{sys.prefix}/bin"]))
     desk, file = tmp_path / "desk", tmp_path / "agent.sh"
     desk.mkdir()
-    file.write_text('#!/bin/sh\nsleep 100 &\necho "$1 $(pwd) [$PYTHONPATH] $!"\nwait\n')
+    # the last one is in a session of its own, as what a killed score leaves
+    words = "sleep 100 & one=$!; setsid sleep 100 & sleep 0.2"
+    file.write_text(f'#!/bin/sh\n{words}\nenv >environ\necho "$1 $(pwd) [$PYTHONPATH] $one $!"\nwait\n')
     file.chmod(0o755)
-    started = agent.start_agent(agent.agent_command("./agent.sh 'a b'"), desk, tmp_path / "log")
+    started = agent.start_agent(agent.agent_command("./agent.sh 'a b'"), desk, tmp_path / "log", "mark")
     until = time.monotonic() + 10
     while not (tmp_path / "log").read_text() and time.monotonic() < until:
         time.sleep(0.01)
-    agent.end_agent(started)
-    said, child = (tmp_path / "log").read_text().rsplit(" ", 1)
+    environ = (desk / "environ").read_text()
+    assert str(agent.PACKAGE.parent) not in environ and sys.prefix not in environ and "/here" not in environ
+    assert len(agent._marked("mark")) == 3 and not agent._marked("mar")
+    agent.end_agent("mark", started)
+    said, *children = (tmp_path / "log").read_text().rsplit(" ", 2)
     assert said == f"a b {desk} []" and started.returncode == -signal.SIGTERM
-    stat = Path(f"/proc/{child.strip()}/stat")
-
-    def is_alive():
-        return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-
-    while is_alive() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not is_alive()
+    assert not agent._marked("mark")
+    for child in map(int, children):  # those of init are gone, unless it has not read their end
+        with contextlib.suppress(OSError):
+            assert Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"

@@ -86,6 +86,31 @@ def test_a_file_that_cannot_be_had_is_one_line(method, tmp_path, monkeypatch):
     assert not (tmp_path / "score").exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "flags"),
+    [
+        ({"budget": "agent", "agent": "no-such-program", "max_cost": 5.0}, "--budget, --agent, --max_cost"),
+        ({"budget": "search", "runs": 2}, "--budget, --runs"),
+        ({"base_url": "http://localhost"}, "--base_url"),
+    ],
+)
+def test_what_only_a_search_has_is_refused(more, flags, method, tmp_path):
+    with pytest.raises(UserError, match=f"^--llm replay:other.* makes no search .*: leave out {flags}$"):
+        begin(tmp_path / "score", **{**ASKED, **more}, model=f"replay:other@{method}", tasks=("Ant",))
+    assert not (tmp_path / "score").exists()
+
+
+def test_a_score_that_was_cut_in_its_making_is_not_one(method, tmp_path, monkeypatch):
+    def cut(self, task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ScoreFolder, "published", cut)
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "score", **ASKED, model=f"replay:other@{method}", tasks=("Ant",))
+    with pytest.raises(UserError, match="it is not the folder of a score"):
+        ScoreFolder.open(tmp_path / "score")
+
+
 def test_a_goal_of_its_own_has_no_published_reward():
     assert [name for name, task in TASKS.items() if published.has_reward("replay:eureka", task)] == ["Ant"]
     unseen = replace(TASKS["Ant"], address="unseen/UnseenAnymal1", base="Anymal")

@@ -182,3 +182,11 @@ def test_fitness_ranks_without_baselines():
     equal = [attempt(f"r1_0{k}", {0: 0.1 + 0.2}) for k in range(9)]
     assert Archive(equal).ranked() == equal  # the earlier first
     assert Archive([Attempt("x", 1, "", status=records.FAILED)]).best() is None
+
+
+def test_rewards_of_others_take_no_place_among_the_best():
+    copies = [attempt(f"r1_0{k}", {0: 0.9 - 0.01 * k}, same_as="human") for k in range(5)]
+    archive = Archive([*copies, attempt("r1_05", {0: 0.5}), attempt("r1_06", {0: 0.4})])
+    assert [a.name for a in archive.leaders(5)] == ["r1_05", "r1_06"] and archive.best().name == "r1_05"
+    assert Archive(copies).leaders(5) == [] and Archive(copies).best() is copies[0]
+    assert len(archive.ranked()) == 7
