@@ -57,7 +57,7 @@ from envcoder_bench.serve.campaign import DONE, QUEUED, RUNNING, Campaign, Job, 
 from envcoder_bench.serve.server import INSTALL, TOOLS, served
 from envcoder_bench.serve.tools import Tools
 
-CHARACTERS = 4  # of a token
+CHARACTERS = 4  # a token has about so many
 SAVE_SECONDS, POLL_SECONDS, STOP_SECONDS = 5.0, 0.1, 10.0
 LEFT, TIME, TOKENS = "it left", "the time was over", "the tokens were used up"  # how a session ends
 # without seeds that the harness holds, and without files that a search does not need
@@ -241,7 +241,7 @@ class AgentSearch:
         archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
         part = self.search.with_name(f"{self.search.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        names: dict[str, str] = {}  # in the archive, by the agent's
+        names: dict[str, str] = {}  # names of the agent -> those in the archive
         rounds: list[Round] = []
         # a candidate that was ranked with another number of iterations alone is that of a race that stopped it
         for job in sorted(jobs, key=lambda job: job.iterations != size):

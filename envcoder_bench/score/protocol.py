@@ -34,7 +34,7 @@ class Budget:
 ONE_SHOT = "one-shot"
 BUDGETS = {ONE_SHOT: Budget(1, 16), "search": Budget(5, 16)}
 AGENT = "agent"  # the third budget: a search by an agent
-AGENT_MINUTES, AGENT_TOKENS = 60, 200_000  # of its session, and of its calls with their answers
+AGENT_MINUTES, AGENT_TOKENS = 60, 200_000  # limits of a session, and of its calls with their answers
 RUNS = 5  # searches of each task
 VALIDATION_SEEDS = 3  # of each search: they choose its winner
 HELD_OUT_SEEDS = 5  # known to the harness alone: they score the winners

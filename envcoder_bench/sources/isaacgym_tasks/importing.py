@@ -58,7 +58,7 @@ def _own_modules() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in _kept:  # with all that the block has imported
+        for name in _kept:  # and all that the block has imported
             sys.modules.pop(name, None)
         sys.modules.update(outside)
 

@@ -33,7 +33,7 @@ class OwnWorld(DirectWorld):
         cfg.scene.num_envs, cfg.scene.env_spacing, cfg.scene.seed, cfg.device = num_envs, 0.0, SEED, device
         for part in filter(None, (getattr(cfg, "commands", None), getattr(cfg.scene, "height_scanner", None))):
             part.debug_vis = False
-        return make(cfg, True)  # without a window
+        return make(cfg, True)  # True: no window is opened
 
     def learn(self) -> None:
         env = self.env

@@ -201,7 +201,7 @@ class Block:
         self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
         self.is_alone = world.dialect.mixes_environments(self.cfg)
-        # of the configs that a curriculum may change
+        # what a curriculum may change in configs
         self._may_have_new_settings, self._settings, self._contents = True, None, None
 
     @property
