@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("mcp", reason="pip install 'envcoder-bench[mcp]': no mcp")
 import anyio
 import campaigns
+from controllers import SWING_UP
 from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
@@ -196,19 +197,6 @@ TINY = (
     *("evaluation.points=1", "sim=mujoco_cpu", "device=cpu", "train.params.config.horizon_length=4"),
     *("task.env.episodeLength=200", "validation_seeds=2", "seeds=2"),
 )
-# it swings the pole up by its energy and balances it (LQR), so that training has little to add
-CONTROLLER = """
-ACTION_DIM = 1
-
-
-def compute_torque(action, cart_pos, cart_vel, pole_angle, pole_vel):
-    angle = torch.atan2(torch.sin(pole_angle), torch.cos(pole_angle))
-    balance = 1.4 * cart_pos + 2.7 * cart_vel - 32.0 * angle - 8.4 * pole_vel
-    energy = pole_vel**2 / 6.0 + 4.9 * (torch.cos(pole_angle) - 1.0)
-    swing = -0.5 * energy * pole_vel * torch.cos(pole_angle) - 3.0 * cart_pos - 2.0 * cart_vel
-    push = 1.1 * torch.where(torch.abs(angle) < 0.5, balance, swing) + 0.1 * action[:, 0]
-    return torch.stack((torch.clamp(push, -10.0, 10.0), torch.zeros_like(push)), dim=-1)
-"""
 
 
 @pytest.mark.slow
@@ -218,7 +206,7 @@ def test_an_agent_that_hands_in_a_controller_is_scored_after_a_stop_and_seen_by_
     stop, scripts, seen = StopRequest(), [], []
 
     async def before(call):
-        await rank(call, {"controller": CONTROLLER, "plain": "sin"}, seeds=1)
+        await rank(call, {"controller": SWING_UP, "plain": "sin"}, seeds=1)
         stop("the test")
         while True:  # until the server ends
             await call("status")

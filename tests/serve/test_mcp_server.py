@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import campaigns
 import pytest
+from controllers import SWING_UP
 from forked import Forked
 
 from envcoder_bench.__main__ import main
@@ -205,21 +206,6 @@ def test_http_needs_the_token(tmp_path):
         assert post(port, token, b"#" * 10_000_000) == 413
 
 
-# it swings the pole up by its energy and balances it (LQR), so that it is better than human without training
-GOOD = """
-ACTION_DIM = 1
-
-
-def compute_torque(action, cart_pos, cart_vel, pole_angle, pole_vel):
-    angle = torch.atan2(torch.sin(pole_angle), torch.cos(pole_angle))
-    balance = 1.4 * cart_pos + 2.7 * cart_vel - 32.0 * angle - 8.4 * pole_vel
-    energy = pole_vel**2 / 6.0 + 4.9 * (torch.cos(pole_angle) - 1.0)
-    swing = -0.5 * energy * pole_vel * torch.cos(pole_angle) - 3.0 * cart_pos - 2.0 * cart_vel
-    push = 1.1 * torch.where(torch.abs(angle) < 0.5, balance, swing) + 0.1 * action[:, 0]
-    return torch.stack((torch.clamp(push, -10.0, 10.0), torch.zeros_like(push)), dim=-1)
-"""
-
-
 @contextlib.contextmanager
 def forked_server(*words):
     """A server in a fork, and its jobs in forks of it; yields its process and a client's transport."""
@@ -248,7 +234,7 @@ def test_an_agent_goes_from_a_task_to_final_though_all_is_killed(tmp_path):
     """Nothing is lost, and all answers together are at most 8,000 tokens, at four characters each."""
     folder = tmp_path / "campaign"
     words = [folder, "--task", SWINGUP, "--files", tmp_path, *SMALL]
-    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "good.py").write_text(SWING_UP)
 
     async def begin(process, transport):
         async with Client(transport) as client:
