@@ -23,6 +23,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folders import SCORE, other_kind
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.core.words import counted
 from envcoder_bench.core.yaml_files import parse_plain, to_yaml
 from envcoder_bench.score import published
 from envcoder_bench.score.protocol import REFERENCE_MODELS, RUNS, VERSION, ScoredTask
@@ -80,7 +81,8 @@ class ScoreConfig:
     @property
     def changes(self) -> list[str]:
         """What differs from the protocol; a score with changes is not comparable."""
-        runs = [] if self.runs == RUNS else [f"{self.runs} searches of each task, not {RUNS}"]
+        searches = counted(self.runs, "search", "searches")
+        runs = [] if self.runs == RUNS else [f"{searches} of each task, not {RUNS}"]
         tasks = ["tasks with a published reward alone"] if published.method_of(self.model) else []
         seeds = ["held-out seeds that were given, not drawn"] if self.held_out else []
         return [*runs, *tasks, *seeds, *self.overrides]

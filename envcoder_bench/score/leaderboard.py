@@ -21,7 +21,7 @@ from envcoder_bench.run.inputs import described
 from envcoder_bench.score.document import Score, score_document
 from envcoder_bench.score.folder import ScoreConfig, ScoreFolder, file_hash
 from envcoder_bench.score.page import leaderboard_page
-from envcoder_bench.score.protocol import AGENT, TRACKS, VERSION, ScoredTask
+from envcoder_bench.score.protocol import AGENT, CONTROLLER_TRACK, TRACKS, VERSION, ScoredTask
 from envcoder_bench.score.run import SearchOutcome, final_words, read_task, search_words, tasks_of
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.launch import UNTRUSTED
@@ -32,7 +32,7 @@ from envcoder_bench.search.settings import SearchSettings, compose_settings
 
 INDEX, SCORES = "index.html", "scores"
 _PLACES = {"device", "devices", "ray", "isolate", "max_memory", "task_source", "fitness"}  # keys of cfg/config.yaml
-_UNCHECKED = {"before_training", "learned", "package"}  # keys of score.json
+_UNCHECKED = {"before_training", "learned"}  # keys of score.json on the track of controllers: they need a simulation
 _SCORE = TypeAdapter(Score)
 
 
@@ -68,7 +68,7 @@ def add(path: Path, site: Path) -> Path:
 
 
 def differences(folder: ScoreFolder, config: ScoreConfig, score: Score) -> list[str]:
-    """Return what of a score does not follow from its folder; fitness before training needs a simulation to check."""
+    """Return what of a score does not follow from its folder."""
     if score.protocol != VERSION:
         return [f"protocol {score.protocol}, and this version has {VERSION}"]
     notes = folder.read_notes()
@@ -80,7 +80,8 @@ def differences(folder: ScoreFolder, config: ScoreConfig, score: Score) -> list[
         return [f"{folder.notes} has other searches and runs than the score: {', '.join(sorted(other))}"]
     outcomes = [read_task(folder, config, task) for task in tasks]
     again = json.loads(score_document(config, outcomes).as_json())
-    wrong = _unequal(read_json(folder.score), again)
+    left_out = {"package", *(_UNCHECKED if config.track == CONTROLLER_TRACK else ())}
+    wrong = _unequal(_without(read_json(folder.score), left_out), _without(again, left_out))
     for task, outcome in zip(tasks, outcomes):
         wrong += _unproved(outcome.run) + _other_config(outcome.run, task, final_words(config, task, notes))
         for number, ((name, _), search) in enumerate(zip(outcome.names, outcome.searches)):
@@ -140,11 +141,21 @@ def _unmeasured(search: SearchOutcome, by_agent: bool) -> list[str]:
     return wrong
 
 
+def _without(value: Any, keys: set[str]) -> Any:
+    """Return JSON without some keys, anywhere in it."""
+    if isinstance(value, dict):
+        return {key: _without(each, keys) for key, each in value.items() if key not in keys}
+    return [_without(each, keys) for each in value] if isinstance(value, list) else value
+
+
 def _unequal(found: Any, expected: Any, where: str = "") -> list[str]:
     """Return where two documents differ, by dotted keys."""
     if isinstance(found, dict) and isinstance(expected, dict):
-        keys = [key for key in {**found, **expected} if key not in _UNCHECKED]
-        return [each for k in keys for each in _unequal(found.get(k), expected.get(k), f"{where}.{k}".lstrip("."))]
+        return [
+            each
+            for k in {**found, **expected}
+            for each in _unequal(found.get(k), expected.get(k), f"{where}.{k}".lstrip("."))
+        ]
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         return [each for k, pair in enumerate(zip(found, expected)) for each in _unequal(*pair, f"{where}.{k}")]
     if isinstance(found, float) and isinstance(expected, float) and math.isclose(found, expected, rel_tol=1e-6):

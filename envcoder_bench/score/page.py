@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from envcoder_bench.core.words import aligned, counted, number, wrap
 from envcoder_bench.report.page.shell import render
-from envcoder_bench.score.document import Score
+from envcoder_bench.score.document import Score, TaskScore
 from envcoder_bench.score.protocol import CANARY, HELD_OUT_SEEDS, VALIDATION_SEEDS
 from envcoder_bench.score.scoring import Estimate
 
@@ -66,7 +66,7 @@ def task_table(score: Score) -> Table:
         rows.append(
             [
                 task.name,
-                number(float(values.scores.mean())) if task.separates else "not counted",
+                _counted(task, float(values.scores.mean())),
                 number(task.human),
                 number(float(values.runs.mean())),
                 mean["human"],
@@ -84,7 +84,14 @@ def search_table(score: Score) -> Table:
     header += ["at first", "copies", "hacked", "env-steps to 90 %", "tokens", "cost", "device minutes"]
     rows = [
         [
-            *(task.name, str(k), run.winner or "none", number(run.score), run.verdict, _known(run.gain)),
+            *(
+                task.name,
+                str(k),
+                run.winner or "none",
+                _counted(task, run.score),
+                run.verdict,
+                _counted(task, run.gain),
+            ),
             *(_known(run.before_training), _percent(run.learned), _percent(run.executable)),
             *(_percent(run.executable_at_first), str(run.duplicates), str(run.hacked)),
             *("" if math.isnan(run.steps_to_90) else f"{run.steps_to_90:,.0f}", f"{run.tokens:,}"),
@@ -127,6 +134,10 @@ def _dollars(costs: Sequence[float | None]) -> str:
     """Return a cost in words; it is unknown if that of a part is."""
     known = [cost for cost in costs if cost is not None]
     return f"${math.fsum(known):.2f}" if len(known) == len(costs) else "unknown"
+
+
+def _counted(task: TaskScore, value: float) -> str:
+    return _known(value) if task.separates else "not counted"
 
 
 def _known(value: float) -> str:

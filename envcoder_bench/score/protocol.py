@@ -21,6 +21,7 @@ TRACKS: Mapping[str, Sequence[str]] = {
     "reward": tuple(name for name in SHAPER_TYPES if KINDS[name].judged_with != CANDIDATE),
     "all": SHAPER_TYPES,
 }
+CONTROLLER_TRACK = "all"  # a policy may be judged with a controller that the model wrote
 
 
 @dataclass(frozen=True)

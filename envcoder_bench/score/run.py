@@ -34,6 +34,7 @@ from envcoder_bench.score.folder import Notes, ScoreConfig, ScoreFolder
 from envcoder_bench.score.protocol import (
     AGENT,
     BUDGETS,
+    CONTROLLER_TRACK,
     EPISODES,
     HELD_OUT_SEEDS,
     HUMAN,
@@ -96,7 +97,7 @@ class TaskOutcome:
 
     Attributes:
         names: of the winner and of the first round's best of each search in ``run``; empty without one.
-        before: fitness before training, by candidate.
+        before: fitness before training, by candidate; that of the row ``untrained`` if a candidate is not in it.
     """
 
     task: ScoredTask
@@ -242,7 +243,9 @@ def run_score(
                 folder.note(notes, folder.final(task))
             say(f"{task.name}: winners and references are trained with held-out seeds")
             outcome = read_task(folder, config, task)
-            outcomes.append(replace(outcome, before=_before(outcome.run)))
+            # functions of the track reward are not those that a policy is judged with
+            before = _before(outcome.run) if config.track == CONTROLLER_TRACK else {}
+            outcomes.append(replace(outcome, before=before))
         folder.refuse_changed(notes)
         return outcomes
 
