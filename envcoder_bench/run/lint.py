@@ -34,7 +34,7 @@ from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.copies import differing
-from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
+from envcoder_bench.shaping.kinds import REWARD, VALUE
 from envcoder_bench.shaping.lint import (
     FACTORS,
     Played,
@@ -46,7 +46,7 @@ from envcoder_bench.shaping.lint import (
     unmoved,
     unrelated,
 )
-from envcoder_bench.shaping.text import definitions
+from envcoder_bench.shaping.text import defined_kinds
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, UNTRAINED
 from envcoder_bench.tasks.contract import TaskSnapshot
 
@@ -425,5 +425,4 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 def rewards(source: CandidateSource, spec: RunSpec) -> bool:
     """Return whether a run takes the reward from a candidate."""
     types = spec.config.shaper_types
-    kinds = {ALIASES.get(name, name) for name in definitions(source.source).names}
-    return REWARD in kinds and (types is None or REWARD in types)
+    return REWARD in defined_kinds(source.source) and (types is None or REWARD in types)

@@ -12,8 +12,7 @@ from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.kinds import ALIASES
-from envcoder_bench.shaping.text import defined_types
+from envcoder_bench.shaping.text import defined_kinds
 from envcoder_bench.shaping.variants import TRAIN, label
 from envcoder_bench.tasks.base import BASELINES
 
@@ -46,9 +45,9 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
     # what differs between candidates is what they define
     rows = {}
     for source in sources:
-        kinds = [ALIASES.get(name, name) for name in defined_types(source.source)]
+        kinds = defined_kinds(source.source)
         if cfg.shaper_types is not None and source.name not in BASELINES:
-            kinds = [name for name in kinds if name in cfg.shaper_types]
+            kinds = kinds.intersection(cfg.shaper_types)
         types = " ".join(sorted(kinds))
         values = {label(key): value for key, value in source.overrides.items()}
         rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared, **values}
