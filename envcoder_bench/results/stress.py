@@ -21,7 +21,7 @@ import numpy as np
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.words import number
 from envcoder_bench.results.csv_log import table_text
-from envcoder_bench.results.statistics import LEVEL, holm
+from envcoder_bench.results.statistics import LEVEL, holm, welch
 from envcoder_bench.results.stress_grid import NOMINAL, Axis, StressGrid, stress_grid
 
 if TYPE_CHECKING:
@@ -339,14 +339,8 @@ def _breaks(fitness: np.ndarray, survival: np.ndarray, grid: StressGrid) -> Brea
 
 def _p_value(first: np.ndarray, second: np.ndarray) -> float:
     """Return the p-value of Welch's test that means are equal; constants that differ are not equal."""
-    from scipy.special import stdtr  # slow to import, and --check does not need it
-
-    gap = abs(float(first.mean() - second.mean()))
-    a, b = (float(x.var(ddof=1)) / len(x) for x in (first, second))
-    if a + b <= (1e-9 * max(gap, 1e-12)) ** 2:
-        return float(gap <= 1e-9)
-    freedom = (a + b) ** 2 / (a * a / (len(first) - 1) + b * b / (len(second) - 1))
-    return float(2.0 * stdtr(freedom, -gap / math.sqrt(a + b)))
+    p = welch(first, second)["p"]
+    return float(abs(first.mean() - second.mean()) <= 1e-9) if p is None else p
 
 
 def _summary(name: str, rows: Sequence[Row], settings: Settings) -> Summary:
