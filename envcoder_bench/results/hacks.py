@@ -89,7 +89,7 @@ def _whole_trainings(
     """Return the final row and the evaluations of each whole training, by candidate and seed."""
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
-        if row.measured and not row.stopped_at:
+        if row.whole:
             final.setdefault(row.candidate, {})[row.seed] = row
     courses: dict[str, dict[int, list[Point]]] = {name: {} for name in final}
     for point in points:
