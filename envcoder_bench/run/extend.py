@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import digest, write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import display_path, resume_command
 from envcoder_bench.core.torch_settings import settings_kept
@@ -17,7 +17,7 @@ from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
-from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
+from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates, refuse_unparsed
 from envcoder_bench.run.result import RunResult

@@ -5,7 +5,6 @@ the same task and config; those of the fitter human baseline stay.
 """
 
 import contextlib
-import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from envcoder_bench.compile.terms import find_terms, recorded_reward
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic, write_shared
+from envcoder_bench.core.files import digest, write_atomic, write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.run_log import Prints, counted_prints, muted
 from envcoder_bench.core.settings import plain
@@ -67,8 +66,7 @@ def cached(spec: RunSpec) -> Path:
     """Return the file in the cache of trajectories of a task with this config and fitness."""
     fitness = None if spec.fitness is None else spec.fitness.source
     key = repr((spec.task.name, spec.task.digest, plain(spec.config.task), fitness))
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-    return cache_folder() / "trajectories" / f"{digest}.npz"
+    return cache_folder() / "trajectories" / f"{digest(key)}.npz"
 
 
 def read(path: Path) -> dict[str, Trajectories]:

@@ -1,11 +1,11 @@
 """The trackers of a run: TensorBoard always, Weights & Biases on request."""
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.settings import select
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.results.rows import read_results
@@ -59,7 +59,7 @@ def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     wandb = cfg.wandb
     if not wandb.enabled:
         return None
-    key = hashlib.sha256(f"{folder.path.name} {folder.begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    key = digest(f"{folder.path.name} {folder.begun}")[:12]
     return WandbSettings(
         wandb.project, wandb.group or folder.path.name, folder.path, key, wandb.entity, wandb.mode, tuple(wandb.tags)
     )

@@ -10,7 +10,6 @@ checks its candidates on a state from there, too.
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import pickle
 import signal
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcoder_bench.compile.cache import code_digest
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.spec import Can
@@ -91,8 +91,8 @@ def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
 def _mark(folder: Path, cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
     """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
     texts = [(source.name, source.source) for source in (*sources, *([] if fitness is None else [fitness]))]
-    key = repr((code_digest(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
-    return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
+    key = repr((code_digest(), to_yaml(cfg.plain()), texts))
+    return folder / "ahead" / digest(key)[:32]
 
 
 def _end(process: subprocess.Popen) -> None:
