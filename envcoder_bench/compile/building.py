@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import psutil  # rl_games' own dependency
 
+from envcoder_bench.core.errors import message_line
 from mujoco_batches.process import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
@@ -189,6 +190,6 @@ def serve() -> None:
         try:
             warp_kernel.build(request["code"], request["target"])
         except Exception as error:
-            message = " ".join(str(error).split()) or type(error).__name__
+            message = message_line(error)
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"error": message[:500]}), file=answers, flush=True)

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.files import digest
 from envcoder_bench.results.logs import ScalarLog
 from envcoder_bench.results.ranking import Ranked
@@ -129,7 +129,7 @@ class WandbLog(ScalarLog):
             work()
         except Exception as error:
             self._broken = True
-            log.warning("W&B: %s: the run continues without it", " ".join(str(error).split()) or type(error).__name__)
+            log.warning("W&B: %s: the run continues without it", message_line(error))
 
 
 def log_ranking(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.results.csv_log import KEYS, CsvLog, number, read_rows
 from envcoder_bench.results.statistics import Evaluation
@@ -79,7 +79,7 @@ def read_curves(path: str | Path, columns: Sequence[str] = ()) -> pd.DataFrame:
     try:
         read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
     except ValueError as error:
-        raise _damaged(path, " ".join(str(error).split())) from error
+        raise _damaged(path, message_line(error)) from error
     if not {*KEYS, *columns} <= {*read.columns}:
         raise _damaged(path, f"its columns must begin with {', '.join((*KEYS, *columns))}")
     for column in columns:

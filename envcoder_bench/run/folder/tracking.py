@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench.core.errors import message_line
 from envcoder_bench.core.files import digest
 from envcoder_bench.core.settings import select
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
@@ -90,4 +91,4 @@ def log_report(run: Path, page: Path, videos: Mapping[str, Path]) -> None:
         config = {"task": str(cfg.task.name), "seeds": int(cfg.seeds), "iterations": int(cfg.learning_iterations)}
         log_ranking(settings, ranked, config, page, videos)
     except Exception as error:  # results must not depend on it
-        log.warning("W&B: the report could not be logged: %s", " ".join(str(error).split()) or type(error).__name__)
+        log.warning("W&B: the report could not be logged: %s", message_line(error))
