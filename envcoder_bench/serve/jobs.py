@@ -19,7 +19,7 @@ from envcoder_bench.serve.texts import error_text
 
 log = logging.getLogger(__name__)
 DOCUMENT, EVENTS = "document.json", "events.jsonl"
-TRIES = 3  # of a process that is killed
+TRIES = 3  # a job whose process is killed is started so often
 POLL_SECONDS, SAVE_SECONDS = 0.2, 5.0
 
 
