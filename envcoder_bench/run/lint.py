@@ -405,13 +405,13 @@ def twins(
         baseline: the text that fills in missing functions.
         values: of rewards, by name in the order in which they are compared; baselines have no twins.
     """
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     for k, (name, rewards) in enumerate(values.items()):
         for other in list(values)[:k] if rewards and name not in BASELINES else ():
             same = len(rewards) == len(values[other]) and all(map(_same, rewards, values[other]))
             if same and differing(texts[name], texts[other], baseline, types) <= {REWARD}:
-                found.setdefault(name, other)
-    return found
+                twins.setdefault(name, other)
+    return twins
 
 
 def _same(first: np.ndarray, second: np.ndarray) -> bool:
