@@ -304,6 +304,10 @@ class Block:
         if self.group_curricula is not None and groups:
             self._update_settings()
 
+    def active_groups(self) -> list[int]:
+        """Return the groups for which the curriculum may do something, if an episode begins."""
+        return [] if self.group_curricula is None else self.group_curricula.active(self.world.steps)
+
     def _stop_curriculum(self, group: int, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
         if not any(self._is_patched(self.configs[group], section) for section in SECTIONS):

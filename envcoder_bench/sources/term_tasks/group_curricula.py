@@ -18,9 +18,10 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.faults import FAULTS
+from envcoder_bench.sources.term_tasks.idle import Comparison, Watch, hold, host_state
 from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
 from envcoder_bench.sources.term_tasks.settings import Shared
-from envcoder_bench.sources.term_tasks.terms import Term, frozen, key_of
+from envcoder_bench.sources.term_tasks.terms import Contents, Term, frozen, key_of
 
 if TYPE_CHECKING:
     from envcoder_bench.sources.term_tasks.block import Block, Named
@@ -52,6 +53,9 @@ class GroupCurricula:
         for env in self.envs:
             env.curriculum_manager = dialect.curriculum_manager(cfg, env)
         self._attributes = [set(vars(env)) for env in self.envs]
+        # of each group, the terms whose last call did nothing; and the configs that it has
+        self._idle: list[dict[str, list[Comparison]]] = [{} for _ in self.envs]
+        self._contents: dict[int, Contents] = {}
 
     def _share(self, events: Mapping[str, Named]) -> None:
         """Let commands, events and terms run with the config of each group."""
@@ -121,21 +125,50 @@ class GroupCurricula:
         env.reward_manager = Rewards(block, group)
         return env
 
+    def active(self, steps: int) -> list[int]:
+        """Return the groups of which a term of the curriculum may do something at ``steps``."""
+        return [group for group, idle in enumerate(self._idle) if not self._all_idle(idle, steps)]
+
+    def _all_idle(self, idle: dict[str, list[Comparison]], steps: int) -> bool:
+        return all(name in idle and hold(idle[name], steps) for name in self.names)
+
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
         """Evaluate a term for some groups, and yield the groups for which it raises, with the error.
 
         Args:
             mask: ``(n,)`` where episodes begin.
         """
-        block, get, self._shapes.name = self._block, self._block.dialect.get, f"curriculum/{name}"
         for group in groups:
-            env, rows = self.envs[group], block.rows_of(group)
-            term = dict(block.dialect.curriculum_terms(env.curriculum_manager))[name]
             try:
-                with block.drawing_in(self._shapes.name, block.draws.step, rows), self._shapes:
-                    get(term, "func")(env, EnvIds.of(mask[rows]), **get(term, "params"))
+                watch, changed = self._evaluated(name, mask, group)
             except FAULTS as error:
                 yield group, error
+                continue
+            if changed:
+                self._idle[group].clear()  # other terms may read it
+            if changed or watch.acts:
+                self._idle[group].pop(name, None)
+            else:
+                self._idle[group][name] = watch.comparisons
+
+    def _evaluated(self, name: str, mask: Tensor, group: int) -> tuple[Watch, bool]:
+        """Evaluate a term for a group; return what it used, and whether it has changed anything on the host."""
+        block, get, self._shapes.name = self._block, self._block.dialect.get, f"curriculum/{name}"
+        env, rows, world = self.envs[group], block.rows_of(group), block.world
+        term = dict(block.dialect.curriculum_terms(env.curriculum_manager))[name]
+        watch, before = Watch(world.steps), host_state(get(term, "func"), env)
+        world.steps = watch.steps
+        try:
+            with block.drawing_in(self._shapes.name, block.draws.step, rows), self._shapes, watch:
+                get(term, "func")(env, EnvIds.of(mask[rows]), **get(term, "params"))
+        finally:
+            world.steps = watch.steps.plain
+        own = [shared.own[group] for _, _, shared in self._all_shared() if group in shared.own]
+        contents = self._contents.get(group)
+        changed = contents is None or not contents.are_in(own)
+        if changed:
+            self._contents[group] = Contents(own)
+        return watch, changed or host_state(get(term, "func"), env) != before
 
     def reset(self, mask: Tensor) -> None:
         """Reset terms that keep something, where ``mask`` ``(n,)`` is True."""
@@ -162,6 +195,7 @@ class GroupCurricula:
     def restore(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``numbers`` returned."""
         for group, env in enumerate(self.envs):
+            self._idle[group].clear()
             own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
             for kind, k, shared in self._all_shared():
                 if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):

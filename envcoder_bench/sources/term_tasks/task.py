@@ -264,10 +264,14 @@ class TermTask(Task):
             self.world.parts.drop()
 
     def _where_episodes_begin(self) -> list[bool]:
-        """Return for each group whether an episode begins in it, by one wait for the device, or none without need."""
-        if all(block.group_curricula is None for block in self.blocks):
-            return [False] * (self.num_envs // self._groups.size)
-        return self._mask.view(-1, self._groups.size).any(1).tolist()
+        """Return for each group whether its curriculum may act, as an episode begins, by one wait for the device."""
+        active = [block.groups.start + group for block in self.blocks for group in block.active_groups()]
+        result = [False] * (self.num_envs // self._groups.size)
+        if active:
+            begins = self._mask.view(-1, self._groups.size).any(1).tolist()
+            for group in active:
+                result[group] = begins[group]
+        return result
 
     def _begin(self) -> None:
         """Begin episodes in the simulated world."""

@@ -349,8 +349,9 @@ class LineTask:
         for block in self.blocks:
             block.draws.step = self.steps
             rows = block.rows
-            begins = mask[rows].view(-1, self.size).any(dim=1).nonzero().flatten().tolist()
-            block.attempt(block.curriculum, mask[rows], begins)
+            begins = mask[rows].view(-1, self.size).any(dim=1).tolist()
+            active = [group for group in block.active_groups() if begins[group]]
+            block.attempt(block.curriculum, mask[rows], active)
             block.attempt(block.begin, mask[rows])
             block.attempt(block.command, mask[rows])
         self.world.age.masked_fill_(mask, 0)
