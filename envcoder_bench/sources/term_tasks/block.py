@@ -164,6 +164,7 @@ class Block:
         self.rewards = rewards.table = self._table("rewards")
         terms = dialect.terms(cfg, "curriculum")
         if judges_groups(dialect, cfg):
+            rewards.sums = torch.zeros_like(self.reward_terms)
             self.group_curricula = GroupCurricula(self, {name: named for name, _, named in events})
             terms = {name: term for name, term in terms.items() if name not in self.group_curricula.names}
         self._weights = [self._weight(term) for term in self.rewards.terms]

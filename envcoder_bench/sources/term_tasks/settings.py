@@ -18,6 +18,7 @@ from torch import Tensor
 from envcoder_bench.sources.term_tasks.checkpoint import assign, held_by
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.terms import Contents, frozen
+from envcoder_bench.sources.term_tasks.views import View
 
 
 class ReadsCommands(Exception):
@@ -38,7 +39,7 @@ class Variant:
 
 
 @dataclass(eq=False)
-class Shared:
+class Shared(View):
     """Code that groups share, and that reads a config: a command, an event or a term.
 
     Attributes:
@@ -86,7 +87,7 @@ class Shared:
         return known[1]
 
 
-class Settings:
+class Settings(View):
     """What groups of a block share, and what of it a curriculum has set for each.
 
     Args:

@@ -86,7 +86,9 @@ def driven(functions, everywhere, monkeypatch):
         if everywhere:
             patch.setattr(GroupCurricula, "active", lambda self, steps: list(range(len(self.envs))))
         patches = {"curriculum": terms}
-        task = LineTask(N, [patches, {**patches, "rewards": {"fast": None}}, patches], seeds=[0, 0, 1], cfg=registered())
+        task = LineTask(
+            N, [patches, {**patches, "rewards": {"fast": None}}, patches], seeds=[0, 0, 1], cfg=registered()
+        )
         assert len(task.blocks) == 1
         generator = torch.Generator().manual_seed(2)
         results = [task.step(torch.randn(N, generator=generator)) for _ in range(STEPS)]
