@@ -1,9 +1,14 @@
 """The score: normalization, interquartile mean, and an interval that holds the truth."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
+from envcoder_bench.score.document import _steps_to
+from envcoder_bench.score.page import _dollars
 from envcoder_bench.score.scoring import Estimate, TaskValues, human_score, interquartile_mean, mean_estimate, score
 
 
@@ -103,3 +108,22 @@ def test_human_as_a_model_has_the_score_of_the_human_references():
     assert human_score(tasks) == pytest.approx(score(tasks).mean)
     assert human_score(tasks) != pytest.approx(np.mean([x.score_of(x.references["human"]) for x in tasks]), abs=0.05)
     assert np.isnan(human_score([]))
+
+
+def test_env_steps_to_90_percent_count_from_the_untrained_policy_and_leave_out_points_of_lost_seeds(tmp_path):
+    points = tmp_path / "points.csv"
+    rows = {100: (0.5, 0.7), 200: (0.85, 0.8), 300: (1.3,), 400: (0.9, 0.95), 500: (1.0, 1.0)}
+    lines = ["iteration,env_steps,candidate,seed,fitness,episode_length,shaped_return,component,mean,min,max"]
+    for steps, by_seed in rows.items():
+        lines += [f"1,{steps},{name},{seed},{x},9,,,,," for seed, x in enumerate(by_seed) for name in ("a", "b")]
+    points.write_text("\n".join(lines) + "\n")
+    run = SimpleNamespace(folder=SimpleNamespace(points=points))
+    assert _steps_to(run, "a", 0.0) == 400  # 0.9 of 1; from the first point on it were 0.96, of 500
+    assert _steps_to(run, "a", -1.0) == 200  # 0.8
+    assert math.isnan(_steps_to(run, "a", 1.5)) and math.isnan(_steps_to(run, "c", 0.0))
+    points.unlink()
+    assert math.isnan(_steps_to(run, "a", 0.0))
+
+
+def test_a_cost_is_unknown_if_that_of_a_part_is():
+    assert _dollars([0.5, 0.25]) == "$0.75" and _dollars([0.0]) == "$0.00" and _dollars([0.5, None]) == "unknown"
