@@ -163,10 +163,11 @@ class AgentSearch:
 
     def run(self, view: View) -> bool:
         """Run what is left of it; return whether it is finished. Raises UserError if the agent cannot start."""
-        if not self.session.ended and not self._play(view):
+        plays = not self.session.ended
+        if plays and not self._play(view):
             return False
-        if not (self.search / "config.yaml").is_file():
-            self._record()
+        if plays or not (self.search / "config.yaml").is_file():
+            self._record()  # also in the place of what its agent has written there
         return launch.resume(self.search, view).stopped is None
 
     @property

@@ -13,6 +13,7 @@
 """
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -98,11 +99,13 @@ class Notes:
     Attributes:
         unseen: the seed of each unseen task, by what it is made of.
         held_out: the first of the held-out seeds; 0 while a search is left.
+        begun: the folders of searches and runs that have begun.
         ended: digests of the files of each search and run that has ended, by its folder.
     """
 
     unseen: dict[str, int] = field(default_factory=dict)
     held_out: int = 0
+    begun: list[str] = field(default_factory=list)
     ended: dict[str, Digests] = field(default_factory=dict)
 
 
@@ -177,6 +180,15 @@ class ScoreFolder:
     def write_notes(self, notes: Notes) -> None:
         write_atomic(self.notes, _NOTES.dump_json(notes, indent=1) + b"\n")
 
+    def note_begun(self, notes: Notes, path: Path) -> None:
+        """Note that a search or a run begins. What is in its place is removed, as somebody else has put it there."""
+        name = str(path.relative_to(self.path))
+        if name not in notes.begun:
+            for part in self._parts(name):
+                shutil.rmtree(self.path / part, ignore_errors=True)
+            notes.begun.append(name)
+            self.write_notes(notes)
+
     def note(self, notes: Notes, ended: Path) -> None:
         """Note how a search, with the session of its agent, or a run has ended."""
         name = str(ended.relative_to(self.path))
@@ -193,6 +205,12 @@ class ScoreFolder:
             changed = [file for file in {**before, **now} if before.get(file) != now.get(file)]
             if changed:
                 raise UserError(f"{self.path / changed[0]} was changed after {name} had ended: restore a copy of it")
+
+    @staticmethod
+    def _parts(name: str) -> dict[str, tuple[str, ...]]:
+        """Return the folders of a search, with the session of its agent, or of a run, with the files that count."""
+        kind, _, rest = name.partition("/")
+        return {name: _OF_SEARCH, f"agents/{rest}": _OF_AGENT} if kind == "searches" else {name: _OF_RUN}
 
     def _digests(self, name: str) -> Digests:
         kind, _, rest = name.partition("/")

@@ -223,6 +223,8 @@ def run_score(
             for number in range(config.searches):
                 path = folder.search(task, number)
                 if not folder.is_noted(notes, path):
+                    notes.held_out = 0
+                    folder.note_begun(notes, path)
                     if not _run_search(folder, config, task, number, view):
                         return None
                     folder.note(notes, path)
@@ -238,6 +240,7 @@ def run_score(
         outcomes: list[TaskOutcome] = []
         for task in tasks_of(folder, config, notes):
             if not folder.is_noted(notes, folder.final(task)):
+                folder.note_begun(notes, folder.final(task))
                 if not _run_final(folder, config, task, notes, view):
                     return None
                 folder.note(notes, folder.final(task))

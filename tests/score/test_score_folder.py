@@ -126,6 +126,24 @@ def test_a_search_that_a_later_one_changes_ends_the_score(faked, monkeypatch, fi
     assert not any(name.startswith("last run") for name, _ in events)
 
 
+def test_what_is_written_in_the_place_of_a_later_search_or_run_does_not_count(faked, monkeypatch):
+    folder, config, events = faked
+    search, planted = run._run_search, ("searches/Ant/0", "agents/Ant/0", "final/Ant")
+
+    def planting(folder, config, task, number, view):
+        if (task.name, number) == ("CartpoleSwingup", 0):
+            for name in planted:
+                (folder.path / name).mkdir(parents=True)
+                (folder.path / name / "planted").write_text("mine")
+            folder.notes.write_text('{"held_out": 2000000001}')
+        return search(folder, config, task, number, view)
+
+    monkeypatch.setattr(run, "_run_search", planting)
+    play(folder, replace(config, tasks=("smoke", "Ant")))
+    assert not [path for path in folder.path.rglob("planted")]
+    assert folder.read_notes().held_out != 2_000_000_001 and len(events) == 6
+
+
 def test_a_last_run_that_was_changed_ends_the_score(faked):
     folder, config, _ = faked
     play(folder, config)
