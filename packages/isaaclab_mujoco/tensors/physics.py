@@ -151,9 +151,13 @@ class Physics:
         return self.engine.tensor("bodies").view(self.num_envs, -1, 13)
 
     def read_accelerations(self) -> Tensor:
-        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``; 0 until the first one
-        after the first call."""
-        if self.accelerations is None:  # from now on they are computed
+        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``.
+
+        MuJoCo Warp's engine computes them from the first call on, in each step. Until then they are 0.
+        """
+        if (accelerations := self.engine.accelerations()) is not None:
+            return accelerations
+        if self.accelerations is None:
             self.accelerations = torch.zeros(self.num_envs, self.engine.num_bodies, 6, device=self.device)
         return self.accelerations
 

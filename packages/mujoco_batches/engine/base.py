@@ -124,6 +124,15 @@ class Engine(ABC):
         It is that of the last step, ``(num_envs, num_bodies, 6)``, and zero until the first step after the first call.
         """
 
+    def accelerations(self) -> Tensor | None:
+        """Return the change of the bodies' velocities in the last substep by its duration.
+
+        Returns:
+            ``(num_envs, num_bodies, 6)``, linear of the centre of mass and angular; None if the engine does not keep
+            the velocities with which a substep begins.
+        """
+        return None
+
     @abstractmethod
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         """Set roots from ``(num_envs * num_actors, 13)``; of fixed roots, the pose.

@@ -23,7 +23,8 @@ from mujoco_batches.scene.transforms import pose_array
 
 logger = logging.getLogger("mujoco_batches")
 _VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
-_NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+_BITS = mujoco.mjtDisableBit
+_POSES_ALONE = int(_BITS.mjDSBL_CONTACT) | int(_BITS.mjDSBL_CONSTRAINT) | int(_BITS.mjDSBL_SENSOR)
 
 
 class CpuEngine(Engine):
@@ -54,7 +55,11 @@ class CpuEngine(Engine):
         self._list_starts = np.cumsum([0, *sizes])
         self._contact_lists = np.zeros((self.num_envs, sum(sizes)))
         self._net_lists = _net_lists(layout, self._list_starts)
-        self._joint_wrenches: np.ndarray | None = None  # from the first time on that they are asked for
+        # from the first time on that they are asked for
+        self._joint_wrenches: np.ndarray | None = None
+        self._body_accelerations: np.ndarray | None = None
+        self._before = np.zeros(0)  # velocities of the bodies at the beginning of the last substep
+        self._undamped: Tensor | None = None  # roots of the last step, before they were damped
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -63,7 +68,8 @@ class CpuEngine(Engine):
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
         self._compute_poses()
-        self._stepped, self._derived = batch.state.copy(), True
+        # what is derived of the last step: quantities of the state at its end, and what its last substep has left
+        self._stepped, self._derived, self._started, self._ended = batch.state.copy(), True, True, True
 
     def pose_source(self) -> PoseSource:
         """Return the live poses of all environments, for pictures."""
@@ -77,6 +83,8 @@ class CpuEngine(Engine):
         self._properties.flush()
         bad = self._load_commands()
         loads = self._xfrc[:, self._layout.bodies]
+        if self._body_accelerations is not None and np.any(self._layout.root_damping):
+            self._undamped = self.tensor("roots")
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
@@ -99,7 +107,7 @@ class CpuEngine(Engine):
             self._dropped |= take_overflows(self._batch) & ~bad
             self._contacts[bad], self._dof_forces[bad], self._contact_lists[bad] = 0.0, 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
-        self._stepped, self._derived = self._batch.state.copy(), False
+        self._stepped, self._derived, self._started, self._ended = self._batch.state.copy(), False, False, False
         self.efforts.zero_()
         self.forces.zero_()
 
@@ -108,10 +116,11 @@ class CpuEngine(Engine):
         return dropped
 
     def refresh(self) -> None:
-        self._derive()  # the force sensors of the last step
+        if self._layout.sensors or self._body_accelerations is not None:
+            self._derive()
+        self._read_start()
         self._properties.flush()
-        self._compute_poses()
-        self._stepped = self._batch.state.copy()
+        self._stepped, self._derived, self._ended = self._batch.state.copy(), False, True
 
     def contacts(self, number: int) -> Tensor:
         first, end = self._list_starts[number : number + 2]
@@ -136,7 +145,15 @@ class CpuEngine(Engine):
         if self._joint_wrenches is None:
             self._batch.bind("cfrc_int")
             self._joint_wrenches = np.zeros((self.num_envs, self.num_bodies, 6))
+        self._read_start()
         return torch.from_numpy(self._joint_wrenches.astype(np.float32))
+
+    def accelerations(self) -> Tensor:
+        if self._body_accelerations is None:
+            self._body_accelerations = np.zeros((self.num_envs, self.num_bodies, 6), np.float32)
+        if not self._ended:
+            self._derive()
+        return torch.from_numpy(self._body_accelerations.copy())
 
     def _read_joint_wrenches(self) -> np.ndarray:
         ids = self._layout.bodies
@@ -146,25 +163,52 @@ class CpuEngine(Engine):
         return np.concatenate([np.einsum("nbji,nbj->nbi", turn, x) for x in (force, torque)], axis=2)
 
     def _derive(self) -> None:
-        """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
+        """Compute what readers get of the end of the last step, if no one has read it since."""
         if self._derived:
             return
+        self._read_start()
         present = self._batch.state.copy()  # it may have been set since
         self._batch.state[...] = self._stepped
         with np.errstate(over="ignore", invalid="ignore"), collected():
             self._compute_poses()
-            self._read_sensors()
-            self._sensors[self.blown.numpy()] = 0.0
+            if not self._ended:
+                self._read_end()
         self._batch.state[...] = present
         self._derived = True
 
+    def _read_start(self) -> None:
+        """Read what MuJoCo's arrays have of the last substep, and the velocities with which it began.
+
+        This is done where someone reads, or where the arrays get other values: Isaac Lab reads after several steps.
+        """
+        if self._started:
+            return
+        self._started = True
+        if self._joint_wrenches is not None:
+            self._joint_wrenches[...] = self._read_joint_wrenches()
+        self._before = np.zeros(0) if self._body_accelerations is None else self._velocities()
+        if self._before.size:
+            if self._undamped is not None:
+                roots = self._undamped.view(self.num_envs, -1, 13).numpy()
+                for k, actor in enumerate(self._layout.places):
+                    if any(self._layout.root_damping[k]):
+                        self._before[:, actor.bodies.start] = roots[:, k, 7:]
+
+    def _read_end(self) -> None:
+        """Compute forces of sensors and accelerations of bodies in the last step."""
+        self._ended = True
+        self._read_sensors()
+        self._sensors[self.blown.numpy()] = 0.0
+        if self._body_accelerations is not None and self._before.size:  # else they are asked for since then
+            self._body_accelerations[...] = (self._velocities() - self._before) / self._layout.model.opt.timestep
+
     def _compute_poses(self) -> None:
         """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
-        self._disabled |= _NO_CONTACTS
+        self._disabled |= _POSES_ALONE
         try:
             self._batch.forward(stage=_VEL)
         finally:
-            self._disabled &= ~_NO_CONTACTS
+            self._disabled &= ~_POSES_ALONE
 
     def _damp_roots(self) -> None:
         """Damp the velocities of free roots before a physics step, as PhysX: of the centre of mass, by 1 - rate h."""
@@ -312,8 +356,6 @@ class CpuEngine(Engine):
         self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
         lists = self._sensordata.shape[1] - self._contact_lists.shape[1]
         self._contact_lists[...] = self._sensordata[:, lists:]
-        if self._joint_wrenches is not None:
-            self._joint_wrenches[...] = self._read_joint_wrenches()
         end = lists - 3 * self._layout.joint_wrenches
         accelerations, wrenches = np.split(self._sensordata[:, contacts:end], [accelerated], axis=1)
         self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
@@ -355,6 +397,10 @@ class CpuEngine(Engine):
         spin = self._cvel[:, ids, :3]
         arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
         return self._cvel[:, ids, 3:] + cross(spin, arm), spin
+
+    def _velocities(self) -> np.ndarray:
+        """Return the velocities of the bodies as readers get them, ``(num_envs, num_bodies, 6)`` float32."""
+        return np.concatenate(self._body_velocities(), axis=2, dtype=np.float32, casting="same_kind")
 
     def _link_damping_forces(self) -> np.ndarray:
         """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
@@ -410,6 +456,8 @@ class CpuEngine(Engine):
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
         if self._contact_lists.size:
             last["contact_lists"] = self._contact_lists
+        asked = {"joint_wrenches": self._joint_wrenches, "body_accelerations": self._body_accelerations}
+        last.update({name: x for name, x in asked.items() if x is not None})
         return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
@@ -423,7 +471,10 @@ class CpuEngine(Engine):
         self._stepped = state["stepped"].numpy().copy()
         self._batch.state[...] = self._stepped
         self._compute_poses()
-        self._derived = True
+        self._derived = self._started = self._ended = True
+        for name in ("joint_wrenches", "body_accelerations"):
+            values = state.get(name)
+            setattr(self, f"_{name}", None if values is None else np.array(values))
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])
