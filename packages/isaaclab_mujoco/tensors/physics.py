@@ -60,7 +60,8 @@ class Physics:
         self.contacts = {(c.body, c.other): number for number, c in enumerate(lists)}
         self.actors, self.layout = (
             actors,
-            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True),
+            # contact sensors have lists of their own
+            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True, contact_forces=False),
         )
         n = self.num_envs
         poses = np.zeros((n, len(actors), 7))

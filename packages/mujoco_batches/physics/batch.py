@@ -22,11 +22,15 @@ _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.m
 def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = None) -> Batch:
     """Return simulations of a model, on as many threads as there are usable cores unless another number is given.
 
+    A model of one kinematic tree has at most one island of constraints, which MuJoCo need not look for.
+
     MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, fixed in 4.0.1), and uses the
     sparse one by default from 60 degrees of freedom on.
     """
+    model = copy.copy(model)
+    if model.ntree == 1:
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
     if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(model):
-        model = copy.copy(model)
         model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     if model.nhfield:
         mujoco_height_fields.install()
