@@ -21,7 +21,6 @@ def install() -> None:
     after_import("isaaclab.utils.wrench_composer", lambda module: _wrenches(module.WrenchComposer))
     after_import("isaaclab.utils.buffers.circular_buffer", lambda module: _lengths(module.CircularBuffer))
 
-
     for name, kind in (("articulation.articulation", "Articulation"), ("rigid_object.rigid_object", "RigidObject")):
         after_import(f"isaaclab.assets.{name}", lambda module, kind=kind: _velocities(getattr(module, kind)))
 

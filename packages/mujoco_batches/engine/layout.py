@@ -239,9 +239,7 @@ def _asset_sensors(actors: list[Actor]) -> list[ForceSensorPlace]:
     return sensors
 
 
-def _add_sensors(
-    spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace], contact_forces: bool
-) -> None:
+def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace], contact_forces: bool) -> None:
     """Add MuJoCo's sensors: contact forces of all bodies, then for force sensors accelerations and contact wrenches."""
 
     for name in bodies if contact_forces else []:
