@@ -13,7 +13,7 @@ from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
-from envcoder_bench.shaping.loading import load_source, parse
+from envcoder_bench.shaping.loading import Complete, load_source, parse
 from envcoder_bench.sources.registry import is_installed
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -30,11 +30,15 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
             )
         return None
-    return read_file(cfg.fitness)
+    return read_file(cfg.fitness, None if task.sections is None else task.sections.complete)
 
 
-def read_file(name: str | Path) -> CandidateSource:
-    """Read a fitness file and load it once to check it. Raises UserError as ``read_fitness``."""
+def read_file(name: str | Path, complete: Complete | None = None) -> CandidateSource:
+    """Read a fitness file and load it once to check it. Raises UserError as ``read_fitness``.
+
+    Args:
+        complete: the task's, see ``load_candidate``; None: the file's dicts are not read.
+    """
     path = user_file(name)
     if not path.is_file():
         siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -43,7 +47,7 @@ def read_file(name: str | Path) -> CandidateSource:
     try:
         source = CandidateSource(FITNESS_NAME, str(path), load_source(path))
         with SlowFiles() as slow, slow.step("loading", source.file):
-            load_fitness(source, 0)
+            load_fitness(source, 0, complete=complete)
         _meaning(source)
     except (OSError, CandidateError) as error:
         raise UserError(f"--fitness {error}") from error

@@ -34,7 +34,7 @@ from envcoder_bench.shaping.contract import (
     with_patches,
 )
 from envcoder_bench.shaping.faults import FAULTS, by_user, from_exception, line_in, one_line
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, REWARD, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.shared import shared_settings
@@ -135,7 +135,8 @@ def load_candidate(
             module=module,
         )
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
-        _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
+        dicts = () if complete is None or REWARD not in types else tuple(SECTION_TYPES)
+        _refuse_bad_sets(functions, action_dim, scan, file, types, dicts)
     _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, with_patches(functions, patches, scan.line, file), action_dim)
 
@@ -292,7 +293,7 @@ def _refuse_bad_sets(
         hints = [f"{name} (line {scan.line(name)}){near[name]}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]
-        if sections and not dicts:
+        if sections and not dicts and REWARD in types:
             has += f"; the dict {sections[0]} is for tasks of mjlab and Isaac Lab"
         wanted = ", ".join([*(kind for kind in types if kind not in ALIASES), *dicts])
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)

@@ -26,14 +26,21 @@ from envcoder_bench.run.prepare.run_files import (
     RunFiles,
     SlowFiles,
     baseline_sources,
-    fitness_functions,
+    fitness_of,
     load_and_assemble,
 )
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Fault, Shaping
+from envcoder_bench.shaping.contract import (
+    Candidate,
+    CandidateError,
+    CandidateFunction,
+    Fault,
+    Shaping,
+    functions_of,
+)
 from envcoder_bench.shaping.dicts import with_dicts
 from envcoder_bench.shaping.faults import of_candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
@@ -163,7 +170,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
         with files.slow.step("checking", source.file):
             shaping = context.check(shaping)
         files.note_keepers(shaping.functions.values())
-        shaping = replace(shaping, stages={**shaping.stages, **fitness_functions(files, seed)})
+        shaping = replace(shaping, stages={**shaping.stages, **fitness_of(files, seed)})
         traced = context.tracer(shaping, task)
         files.note_called(function for stage, function in shaping.functions.items() if stage not in traced.programs)
         return _with_factors(source, traced, context)
@@ -222,7 +229,7 @@ def make_group(source: CandidateSource, checked: Shaping, context: PrepareContex
     stages = {
         kinds.CANDIDATE: judged.stages,
         kinds.UNSHAPED: of_unshaped.stages,
-        kinds.RUN: fitness_functions(files, seed),
+        kinds.RUN: fitness_of(files, seed),
     }
     # the fitness programs of an evaluation were traced with actions of the candidate's width
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
@@ -308,7 +315,7 @@ def _jailed(
 def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
     """Call the fitness function once. Raises UserError."""
     try:
-        for function in fitness_functions(files, seed).values():
+        for function in functions_of(fitness_of(files, seed)).values():
             with files.slow.step("checking", function.file):
                 trial = TrialState(task.state, task.constants, task)
                 function = check_fitness(function, trial, task, unshaped.action_dim)

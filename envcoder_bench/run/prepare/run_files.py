@@ -15,9 +15,19 @@ from typing import Any
 
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.run.spec import CandidateSource
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Fault, Shaping, assemble
+from envcoder_bench.shaping.contract import (
+    Candidate,
+    CandidateError,
+    CandidateFunction,
+    Definition,
+    Fault,
+    Patch,
+    Shaping,
+    assemble,
+    sections_of,
+)
 from envcoder_bench.shaping.faults import by_user
-from envcoder_bench.shaping.kinds import FITNESS, KINDS
+from envcoder_bench.shaping.kinds import CANDIDATE, FITNESS, KINDS, REWARD
 from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -99,7 +109,7 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
         with files.slow.step("loading", source.file):
             keeping = {type_ for file, type_ in files.keeping if file == source.file}
             if source is files.fitness:
-                candidate = load_fitness(source, seed, keeping)
+                candidate = load_fitness(source, seed, keeping, files.complete)
             else:
                 candidate = load_candidate(
                     source.name, source.source, source.file, seed, keeping=keeping, complete=files.complete
@@ -112,9 +122,25 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
     return files.loaded[key]
 
 
-def load_fitness(source: CandidateSource, seed: int, keeping: Container[str] = ()) -> Candidate:
-    """Load a fitness file as a new module, as candidates are loaded. Raises CandidateError."""
-    return load_candidate(source.name, source.source, source.file, seed, (FITNESS,), keeping=keeping)
+def load_fitness(
+    source: CandidateSource, seed: int, keeping: Container[str] = (), complete: Complete | None = None
+) -> Candidate:
+    """Load a fitness file as a new module, as candidates are loaded, with the dicts that change its evaluations.
+
+    Raises CandidateError.
+    """
+    file = source.file
+    candidate = load_candidate(source.name, source.source, file, seed, (FITNESS,), keeping=keeping, complete=complete)
+    patches = [patch for patch in candidate.definitions.values() if isinstance(patch, Patch)]
+    for patch in patches:
+        if KINDS[patch.type].judged_with == CANDIDATE or patch.type == REWARD:
+            message = f"changes {', '.join(patch.sections)}, which a fitness file cannot"
+            remedy = "remove it: evaluations take its commands, curriculum, events and terminations"
+            raise CandidateError(message, file, patch.line, remedy=remedy)
+    if patches and FITNESS not in candidate.functions:
+        remedy = "def compute_fitness(score): return score  # the task's own, with what the dicts change"
+        raise CandidateError(f"does not define {FITNESS}", file, patches[0].line, remedy=remedy)
+    return candidate
 
 
 def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Shaping:
@@ -126,11 +152,14 @@ def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Sh
     return assemble(candidate, load(files.baselines[files.baseline], files, seed), files.shaper_types)
 
 
-def fitness_functions(files: RunFiles, seed: int) -> dict[str, CandidateFunction]:
-    """Return the function that replaces the task's own fitness in evaluations, if any, by stage."""
+def fitness_of(files: RunFiles, seed: int) -> dict[str, Definition]:
+    """Return what replaces the task's own fitness in evaluations, if anything, by stage; with the file's dicts."""
     if files.fitness is None:
         return {}
-    return {KINDS[FITNESS].stage: load(files.fitness, files, seed).functions[FITNESS]}
+    candidate = load(files.fitness, files, seed)
+    function, sections = candidate.functions[FITNESS], sections_of(candidate.definitions)
+    patch = Patch(FITNESS, function.file, function.line, sections, function)
+    return {KINDS[FITNESS].stage: patch if sections else function}
 
 
 # files that take long

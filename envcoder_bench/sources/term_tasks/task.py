@@ -39,7 +39,7 @@ class TermTask(Task):
     regroups = False
     clip_actions = float("inf")
     clip_observations = float("inf")
-    patched_stages = ("reward", "observation", "terminal", "goal", "initial_state")
+    patched_stages = ("reward", "observation", "terminal", "goal", "initial_state", "fitness")
     events_after_reset = False
     captures = True  # parts of a step as CUDA graphs
 

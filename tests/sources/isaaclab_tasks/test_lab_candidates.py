@@ -3,11 +3,17 @@
 import pytest
 
 import envcoder_bench
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import read_fitness
+from envcoder_bench.run.prepare.groups import prepare_one
+from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.shaping.contract import sections_of
 from envcoder_bench.sources.isaaclab_tasks.spec import facts_of
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.sources.term_tasks.faults import PatchError
 
-WALK = "isaaclab:small_lab:Small-Walk-v0"
+WALK, WIDENS = "isaaclab:small_lab:Small-Walk-v0", "isaaclab:small_lab:Small-Widens-v0"
 MINE = """
 import torch
 from isaaclab.managers import RewardTermCfg as RewTerm
@@ -57,6 +63,52 @@ def test_settings_of_ppo_are_the_forks():
     assert network["mlp"] == {"units": [16], "critic_units": [16, 8], "activation": "elu"}
     assert config["horizon_length"] == 8 and config["entropy_coef"] == 0.01 and config["value_bootstrap"]
     assert facts.obs_sets == {"actor": ("policy",), "critic": ("critic",)}
+
+
+GOAL = """\"\"\"Tracking of 0.7 m/s.\"\"\"
+commands = {"base_velocity": {"ranges": {"lin_vel_x": (0.7, 0.7)}}}
+curriculum = {"wider": None}
+
+
+def compute_fitness(score):
+    return score
+"""
+
+
+def with_fitness(path, text):
+    """The config of a run with a fitness file, and what the run reads of it."""
+    path.write_text(text)
+    cfg = compose_config(WIDENS, ["device=cpu", "num_envs_per_candidate=2", f"fitness='{path}'"])
+    return RunSpec.of(cfg, [], read_fitness(find_spec(WIDENS), cfg))
+
+
+def test_a_fitness_file_sets_the_commands_of_evaluations_alone(tmp_path):
+    spec = with_fitness(tmp_path / "goal.py", GOAL)
+    text = 'commands = {"base_velocity": {"ranges": {"lin_vel_x": (0.0, 0.1)}}}\nobservations = {"spin": None}\n'
+    group = prepare_one(spec, CandidateSource("mine", str(tmp_path / "mine.py"), text), 0)
+    training, evaluation = sections_of(group.shaping.stages), sections_of(group.evaluation.stages)
+    assert set(training) == {"commands", "observations"}
+    assert set(evaluation) == {"commands", "curriculum", "observations"}
+    task = spec.task.make(spec.config.task, 2, "mujoco_cpu", "cpu")
+    ranges = []
+    for sections in (training, evaluation):
+        task.try_step(sections)
+        ranges.append(task.blocks[0].command_manager.get_term("base_velocity").cfg.ranges.lin_vel_x)
+    assert ranges == [(0.0, 0.1), (0.7, 0.7)]
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("lin_vel_x", "lin_vel_q", r"goal\.py:2: commands\['base_velocity'\] has no 'lin_vel_q'"),
+        ('curriculum = {"wider"', 'rewards = {"feet"', r"goal\.py:3: changes rewards, which a fitness file cannot"),
+        ('curriculum = {"wider"', 'observations = {"spin"', r"goal\.py:3: changes observations, which a fitness"),
+        ("def compute_fitness(score)", "def compute_score(score)", r"goal\.py:2: does not define compute_fitness"),
+    ],
+)
+def test_what_a_fitness_file_cannot_change_is_named(tmp_path, old, new, message):
+    with pytest.raises(UserError, match=message):
+        with_fitness(tmp_path / "goal.py", GOAL.replace(old, new))
 
 
 @pytest.mark.slow
