@@ -46,6 +46,8 @@ class CpuEngine(Engine):
         self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
             batch.bind(name) for name in names
         )
+        self._damps_links = bool(layout.link_damping.any())
+        self._loaded = True  # whether the batch's forces on bodies may not be zero
         self._lazy: dict[str, np.ndarray] = {}
         self._contacts = np.zeros((self.num_envs, self.num_bodies if layout.contact_forces else 0, 3))
         self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
@@ -89,7 +91,7 @@ class CpuEngine(Engine):
     def step(self) -> None:
         self._properties.flush()
         bad = self._load_commands()
-        loads = self._xfrc[:, self._layout.bodies]
+        loads = self._xfrc[:, self._layout.bodies] if self._damps_links else None
         if self.keeps_velocities and np.any(self._layout.root_damping):
             self._undamped = self.tensor("roots")
         with np.errstate(over="ignore", invalid="ignore"), collected():
@@ -97,7 +99,7 @@ class CpuEngine(Engine):
                 if self._properties.steadied:
                     self._steady()
                 self._damp_roots()
-                if self._layout.link_damping.any():
+                if loads is not None:
                     self._compute_poses()
                     self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
                 bad[step_batch(self._batch)] = True
@@ -236,8 +238,8 @@ class CpuEngine(Engine):
         layout, qpos, qvel = self._layout, self._qpos, self._qvel
         columns = layout.dof_qvel
         joint, max_velocity = qvel[:, columns], self._properties.max_velocity
-        limited = np.clip(joint, -max_velocity, max_velocity)
-        if (limited != joint).any():
+        if (np.abs(joint) > max_velocity).any():
+            limited = np.clip(joint, -max_velocity, max_velocity)
             qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
             qvel[:, columns] = limited
         for actor, limits in zip(layout.places, layout.max_velocity):
@@ -255,15 +257,24 @@ class CpuEngine(Engine):
         drives = self._properties
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
         damped, forces = drives.damping * velocity, self.forces.numpy()
-        command = np.where(drives.mode == DOF_MODE_POS, drives.stiffness * position + damped, self.efforts.numpy())
-        command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
-        bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
-        self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -MAX_COMMAND, MAX_COMMAND)
-        self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        command = drives.stiffness * position + damped
+        if not drives.positional:
+            command = np.where(drives.mode == DOF_MODE_POS, command, self.efforts.numpy())
+            command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
+        bad, loaded = np.array(~np.isfinite(command).all(axis=1)), bool(forces.any())
+        if loaded:
+            bad |= ~np.isfinite(forces).all(axis=(1, 2))
+        np.clip(command, -MAX_COMMAND, MAX_COMMAND, out=self._ctrl)
+        self._ctrl[bad] = 0.0
+        if loaded or self._loaded:
+            self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        self._loaded = loaded or self._damps_links
         if self.joint_forces is not None:
-            extra = self.joint_forces.numpy()
+            extra, applied = self.joint_forces.numpy(), self._batch.bind("qfrc_applied")
             bad |= ~np.isfinite(extra).all(axis=1)
-            self._batch.bind("qfrc_applied")[:, self._layout.dof_qvel] = np.where(bad[:, None], 0.0, extra)
+            applied[:, self._layout.dof_qvel] = extra
+            if bad.any():
+                applied[bad] = 0.0
         return bad
 
     def _steady(self) -> None:
@@ -363,6 +374,8 @@ class CpuEngine(Engine):
         lists = self._sensordata.shape[1] - self._contact_lists.shape[1]
         self._contact_lists[...] = self._sensordata[:, lists:]
         end = lists - 3 * self._layout.joint_wrenches
+        if not self._layout.sensors:
+            return
         accelerations, wrenches = np.split(self._sensordata[:, contacts:end], [accelerated], axis=1)
         self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
@@ -481,7 +494,7 @@ class CpuEngine(Engine):
     def set_state(self, state: dict[str, Tensor]) -> None:
         self._properties.flush()
         # body states are those of the last step, also after later writes
-        self._unread, self._start = set(), {}
+        self._unread, self._start, self._loaded = set(), {}, True
         self._stepped = self._last = state["stepped"].numpy().copy()
         self._derive()
         for name, x in self._live().items():

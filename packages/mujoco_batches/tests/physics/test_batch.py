@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 
+from mujoco_batches.compat.mujoco_timers import without_timers
 from mujoco_batches.physics.batch import make_batch, step_batch
 
 WALKER = """<mujoco><worldbody><geom type="plane" size="0 0 1"/><body pos="0 0 0.3"><freejoint/>
@@ -23,3 +24,13 @@ def test_one_tree_steps_as_with_islands():
         most = max(most, data.nisland * data.nefc)
     assert most >= 8  # contacts and limits
     assert np.array_equal(batch.bind("qpos"), [data.qpos] * 2)
+
+
+def test_timers_rest_within_the_block_alone():
+    model = mujoco.MjModel.from_xml_string(WALKER)
+    data, timer = mujoco.MjData(model), int(mujoco.mjtTimer.mjTIMER_STEP)
+    with without_timers():
+        mujoco.mj_step(model, data)
+        assert data.timer[timer].duration == 0.0
+    mujoco.mj_step(model, data)
+    assert data.timer[timer].duration > 0.0
