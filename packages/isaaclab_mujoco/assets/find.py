@@ -49,20 +49,20 @@ def _robot_file(name: str) -> Path:
         for found in sorted(_files(folder)):
             if found.name in tried:
                 return found
-    local = path.suffix in usd.ENDINGS and path.is_file()
-    if local and usd.available() and not usd.is_pointer(path):
-        return path
+    unread = ""
+    if path.suffix in usd.ENDINGS and path.is_file():
+        unread = usd.obstacle(path)
+        if not unread:
+            return path
     zoo = find_spec("mjlab")
     if zoo is not None and zoo.origin is not None:
         for pattern, file in ZOO.items():
             if re.search(pattern, name, re.IGNORECASE):
                 return Path(zoo.origin).parent / "asset_zoo" / "robots" / file
-    if local:
-        usd.read(path)  # raises AssetError, which says why it cannot be read
     places = ", ".join(str(folder) for folder in folders) or "no folder"
     raise AssetNotFound(
         f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, and mjlab's robots "
-        f"({'installed' if zoo else 'mjlab is not installed'}). "
+        f"({'installed' if zoo else 'mjlab is not installed'}){unread and f'; as to the USD, {unread}'}. "
         f"Give one: the line '{path.name}: FILE' in assets.yaml, or --asset {path.name}=FILE before the script"
     )
 

@@ -37,7 +37,7 @@ def from_file(path: Path, name: str, cfg: Any) -> Asset:
         options.collapse_fixed_joints = bool(getattr(cfg, "merge_fixed_joints", False))
         return load(str(path.parent), path.name, options)
     except (AssetError, ET.ParseError) as error:
-        raise UserError(f"{name}: {error}") from error
+        raise UserError(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
 
 
 def from_shape(cfg: Any) -> Asset:

@@ -57,15 +57,14 @@ class Robot:
     apart: list[tuple[str, str]] = field(default_factory=list)
 
 
-def available() -> bool:
-    """Return whether ``usd-core`` is installed; a module that another package made in its place does not count."""
-    return PathFinder.find_spec("pxr") is not None
-
-
-def is_pointer(path: Path) -> bool:
-    """Return whether a file is a pointer of Git LFS, whose content is elsewhere."""
+def obstacle(path: Path) -> str:
+    """Return why a file cannot be read on this machine, and what to do; empty if there is no reason."""
+    # a module that another package made in the place of OpenUSD's does not count
+    if PathFinder.find_spec("pxr") is None:
+        return f"reading USD needs the package usd-core: {INSTALL}"
     with path.open("rb") as file:
-        return file.read(len(_LFS)) == _LFS
+        pointer = file.read(len(_LFS)) == _LFS
+    return "the file is a pointer of Git LFS: fetch its content with git lfs pull" if pointer else ""
 
 
 def load(path: Path, options: AssetOptions) -> tuple[mujoco.MjSpec, dict[str, Joint]]:
@@ -94,10 +93,8 @@ def read(path: Path) -> Robot:
         AssetError: ``usd-core`` is missing, the file or one that it refers to cannot be opened, or the robot has
             something that is not supported; the message names the prim.
     """
-    if not available():
-        raise AssetError(f"{path}: reading USD needs the package usd-core: {INSTALL}")
-    if is_pointer(path):
-        raise AssetError(f"{path}: the file is a pointer of Git LFS: fetch its content with git lfs pull")
+    if why := obstacle(path):
+        raise AssetError(f"{path}: {why}")
     return _Reader(path).robot()
 
 
@@ -214,34 +211,32 @@ class _Reader:
         return edges, anchored
 
     def _root(self, anchored: list[Any], edges: dict[Any, list[tuple[Any, Any, bool]]]) -> Any:
-        """Return the body that is fixed, or the articulation's root, or that is body1 of no joint."""
+        """Return the articulation's root, or the body that is fixed, or the one that is body1 of no joint."""
         marked = [prim for prim in self.articulated if _is_body(prim)]
-        children = {other.GetPath() for rows in edges.values() for _, other, child in rows if child}
-        for candidates in (anchored, marked, [prim for prim in self.bodies if prim.GetPath() not in children]):
-            if len(candidates) == 1 or (candidates and candidates is not anchored and len(marked) == 0):
-                rooted = [prim for prim in candidates if edges[prim.GetPath()]] or candidates
-                if len(rooted) == 1:
-                    return rooted[0]
+        children = {other.GetPath() for rows in edges.values() for _, other, is_child in rows if is_child}
+        for candidates in (marked, anchored, [prim for prim in self.bodies if prim.GetPath() not in children]):
+            candidates = [prim for prim in candidates if edges[prim.GetPath()]] or candidates
+            if len(candidates) == 1:
+                return candidates[0]
             if candidates:
                 names = ", ".join(prim.GetName() for prim in candidates)
                 raise AssetError(f"{self.path}: one body must be the root; found {names}")
         raise AssetError(f"{self.path}: each body is body1 of a joint; mark the root by PhysicsArticulationRootAPI")
 
     def _tree(self, root: Any, edges: dict[Any, list[tuple[Any, Any, bool]]]) -> Iterator[Any]:
-        """Yield the bodies that joints lead to, and note in ``self.parents`` by which."""
+        """Yield the bodies that joints lead to; ``self.parents`` gets parent, joint and whether it is body0 of each."""
         self.parents: dict[Any, tuple[Any, Any, bool]] = {}
-        used, stack = set(), [root]
-        while stack:
-            body = stack.pop(0)
+        used, queue = set(), [root]
+        for body in queue:
             yield body
-            for joint, other, child in edges[body.GetPath()]:
+            for joint, other, is_child in edges[body.GetPath()]:
                 if joint.GetPath() in used:
                     continue
                 used.add(joint.GetPath())
                 if other.GetPath() in self.parents or other == root:
                     raise AssetError(f"{self.path}: joint {joint.GetPath()} closes a loop, which is not supported")
-                self.parents[other.GetPath()] = (body, joint, child)
-                stack.append(other)
+                self.parents[other.GetPath()] = (body, joint, is_child)
+                queue.append(other)
 
     def _joint(self, prim: Any, child: Link, forward: bool) -> Joint:
         """Return a joint; ``forward`` says whether the child is body1."""
@@ -258,6 +253,8 @@ class _Reader:
         limits = None if (lower, upper) == (-inf, inf) or lower > upper else (lower * unit, upper * unit)
         if str(_value(prim, f"{drive}:type", "force")) == "acceleration":
             _log.warning("%s: joint %s: its acceleration drive is taken as a force drive", self.path, prim.GetName())
+        if any("Mimic" in api for api in prim.GetPrimTypeInfo().GetAppliedAPISchemas()):
+            _log.warning("%s: joint %s: that it follows another joint has no effect", self.path, prim.GetName())
         speed = _physx(prim, "maxJointVelocity", inf) * unit
         return Joint(
             name=prim.GetName(),
@@ -288,24 +285,25 @@ class _Reader:
             links[parent.GetPath()].joints.append(joint)
         shaped = dict(zip(map(id, urdf.walk(root)), urdf_spec.shape_inertials(root, _DENSITY)))
         for path, link in links.items():
-            link.inertial = self._inertial(self.stage.GetPrimAtPath(path), shaped[id(link)])
+            link.inertial = self._inertial(self.stage.GetPrimAtPath(path), shaped[id(link)] if link.shapes else None)
 
-    def _inertial(self, prim: Any, shaped: Inertial) -> Inertial:
-        """Return a body's mass, centre and inertia; ``shaped`` is that of its shapes."""
+    def _inertial(self, prim: Any, shaped: Inertial | None) -> Inertial:
+        """Return a body's mass, centre and inertia; ``shaped`` is that of its shapes, if it has any."""
         mass = _number(prim, "physics:mass", 0.0) * self.kilograms
         center = np.array(_value(prim, "physics:centerOfMass", (-inf,) * 3), dtype=float)
         diagonal = np.array(_value(prim, "physics:diagonalInertia", (0.0,) * 3), dtype=float)
         axes = _value(prim, "physics:principalAxes", None)
-        com = shaped.com
+        com = np.zeros(3) if shaped is None else shaped.com
         if np.isfinite(center).all():
             scale = np.linalg.norm(self._world(prim)[:3, :3], axis=0)  # metersPerUnit included
             com = center * scale
-        mass = mass if mass > 0 else (shaped.mass or _NO_MASS)
+        if mass <= 0:
+            mass = _NO_MASS if shaped is None else shaped.mass
         if (diagonal > 0).any():
             turn = _rotation(axes)
             moments = np.maximum(np.abs(diagonal) * self.kilograms * self.meters**2, urdf_spec.MIN_INERTIA)
             return Inertial(mass, com, turn @ np.diag(moments) @ turn.T)
-        if shaped.mass == 0:
+        if shaped is None:
             return Inertial(mass, com, 0.4 * mass * _NO_SHAPE_RADIUS**2 * np.eye(3))
         assert shaped.inertia is not None
         arm = com - shaped.com
