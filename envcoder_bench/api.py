@@ -44,9 +44,8 @@ def evaluate(
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    It works in any thread, and messages go to the logger ``envcoder_bench``. It prints only a progress bar in Jupyter,
-    and with ``terrains`` the output of eval-policies. Runs in several threads train at the same time on a CPU, and one
-    after the other on a CUDA device.
+    It works in any thread, and messages go to the logger ``envcoder_bench``. It prints only a progress bar in Jupyter.
+    Runs in several threads train at the same time on a CPU, and one after the other on a CUDA device.
 
     Args:
         task: a task's name, its folder or ``module:Class``.

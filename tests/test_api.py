@@ -346,7 +346,6 @@ def test_a_stop_request_of_several_threads_keeps_the_handlers_of_the_main_thread
         ("overrides", [5], r"texts such as \['seed=1'\], or values by key, \{'seed': 1\}"),
         ("candidate_idx", 5, r"positions, such as \[0, 2\] or '0,2'"),
         ("output_dir", ["a"], "the path of a new folder"),
-        ("terrains", 1, "names of terrains"),
         ("reporter", 5, "an envcoder_bench.Reporter"),
         ("stop", 5, "an envcoder_bench.StopRequest"),
         ("trainer", int, "the name of a trainer"),

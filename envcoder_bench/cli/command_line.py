@@ -23,7 +23,7 @@ from envcoder_bench.core.plain_text import one_line, own_codes, visible
 from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
-from envcoder_bench.core.words import with_addresses
+from envcoder_bench.core.words import join_words, with_addresses
 from envcoder_bench.run.spec import RunConfig, without_aliases
 from envcoder_bench.sources.registry import check_task_name, task_names, with_task_config
 
@@ -287,7 +287,7 @@ def refuse_others(
 ) -> None:
     """Raise UserError if ``flag``, which continues what is in a folder, is given with other flags than ``others``."""
     if set(flags_in(words)) - {flag, *others} or args.overrides:
-        allowed = f"{', '.join(others[:-1])} and {others[-1]}"
+        allowed = join_words(others)
         raise UserError(f"{flag} takes no other flag but {allowed}: the settings are those of {folder} config.yaml")
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from envcoder_bench.cli.json_output import FLAG, is_json, put
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
-from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.folders import python_path
 from envcoder_bench.core.plain_text import own_codes
-from envcoder_bench.core.shell import display_path, invocation, resume_command
+from envcoder_bench.core.shell import display_path, page_command, resume_command
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
@@ -122,14 +122,12 @@ def finish(result: RunResult) -> int:
     if not result.complete and result.stopped_by == NEXT_PROCESS:
         sys.stdout.flush()
         sys.stderr.flush()
-        path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *path])
+        os.environ["PYTHONPATH"] = python_path()
         words = ["--resume", str(result.folder), *([FLAG] * is_json())]
         os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", *words])
     if not result.complete:
         if any(row.measured and row.env_steps for row in result.rows):
-            page = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
-            print(f"the page of the results so far: {page}", file=sys.stderr)
+            print(f"the page of the results so far: {page_command(result.folder)}", file=sys.stderr)
         print(f"stopped {result.stopped_at}; resume with: {resume_command(result.folder)}", file=sys.stderr)
     elif not is_json():
         show_ranking(result)
@@ -193,8 +191,7 @@ def conclude(result: RunResult, videos: int | None, under_stress: bool = False) 
     except KeyboardInterrupt:
         if not result.complete:
             raise KeyboardInterrupt(f"stopped; resume with: {resume_command(result.folder)}") from None
-        report = f"{invocation('envcoder-bench')} report {shlex.quote(display_path(result.folder))}"
-        print(f"stopped; the run is complete; {report} writes its page", file=sys.stderr)
+        print(f"stopped; the run is complete; {page_command(result.folder)} writes its page", file=sys.stderr)
     return exit_code(result)
 
 

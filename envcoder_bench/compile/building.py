@@ -1,12 +1,10 @@
 """Compile kernels in worker processes, which are killed when they take too long or too much memory."""
 
 import contextlib
-import ctypes
 import json
 import logging
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +14,8 @@ from dataclasses import dataclass
 
 import psutil  # rl_games' own dependency
 
+from envcoder_bench.compile.helper_process import end_with_parent, start_helper
+from envcoder_bench.core.errors import message_line
 from mujoco_batches.process import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
@@ -24,7 +24,6 @@ PATIENCE = 6.0  # wall-clock seconds allowed for each second of processor time, 
 REPORT_AFTER, REPORT_EVERY = 10.0, 30.0  # seconds until the first message on the progress, and between two messages
 MEMORY = 4 << 30  # bytes of data of a worker process
 KILLED = "its compiler "  # prefix of the errors of kernels whose compiler was killed or crashed
-_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.building import serve; serve()"
 _log = logging.getLogger(__name__)
 _failed: dict[str, str] = {}  # errors of the kernels that this process could not compile, by code
 
@@ -108,14 +107,7 @@ class _Build:
                 worker.process.stdin.flush()
 
     def _start_worker(self) -> _Worker:
-        path = [os.path.abspath(entry) for entry in sys.path]
-        process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT.format(path=path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C must not reach it
-        )
+        process = start_helper(serve, subprocess.PIPE, subprocess.PIPE)
         worker = _Worker(process)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
         self._workers.append(worker)
@@ -173,13 +165,12 @@ def serve() -> None:
     It reads lines of JSON ``{"code": ..., "target": ...}`` and writes ``{"error": ...}`` to standard output after each;
     the text is empty if the kernel was compiled.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
+    end_with_parent()
     if sys.platform.startswith("linux"):
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # compilers print to standard output
     from envcoder_bench.compile import warp_kernel
@@ -189,6 +180,6 @@ def serve() -> None:
         try:
             warp_kernel.build(request["code"], request["target"])
         except Exception as error:
-            message = " ".join(str(error).split()) or type(error).__name__
+            message = message_line(error)
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"error": message[:500]}), file=answers, flush=True)

@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import functools
-import hashlib
 import json
 import re
 import sys
@@ -19,7 +18,7 @@ from torch import Tensor
 import envcoder_bench
 import mujoco_batches
 from envcoder_bench.compile.program import Node, Output, Program, to_plain
-from envcoder_bench.core.files import write_shared
+from envcoder_bench.core.files import digest, write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
@@ -90,7 +89,7 @@ class FunctionCache:
         if any(text is None or not is_self_contained(text) or _leaves_the_task(text) for text in texts):
             return None
         key = repr((self._context, texts, [function.type for function in functions], parts))
-        return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
+        return self._folder / f"{digest(key)}.z"
 
 
 def _program(plain: dict[str, Any]) -> Program:
@@ -156,4 +155,4 @@ def package_code() -> str:
     files = [
         file for root in roots for file in sorted(root.rglob("*.py")) if file.relative_to(root).parts[0] != "tests"
     ]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return digest(b"".join(file.read_bytes() for file in files))

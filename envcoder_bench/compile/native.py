@@ -1,7 +1,6 @@
 """Traced programs as Warp kernels of this process: compiled, loaded, launched on torch's streams."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import time
@@ -15,6 +14,7 @@ from filelock import FileLock, Timeout  # torch's own dependency
 from envcoder_bench.compile import building
 from envcoder_bench.compile.cache import cache_folder
 from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, target
+from envcoder_bench.core.files import digest
 from mujoco_batches.physics.warp_streams import warp_stream
 from mujoco_batches.process import usable_cpus
 
@@ -64,7 +64,7 @@ def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
     for code in dict.fromkeys(codes):
         if len(mine) == MOST_CLAIMS:
             break
-        release = take_claim(hashlib.sha256(code.encode()).hexdigest()[:32])
+        release = take_claim(digest(code)[:32])
         if release is not None:
             claims.callback(release)
             mine.append(code)

@@ -128,6 +128,17 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def type_and_line(error: BaseException) -> str:
+    """Return an error's type, and the first line of its message if it has one."""
+    line = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def message_line(error: BaseException) -> str:
+    """Return an error's whole message on one line, or else its type."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def near_matches(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string.
 

@@ -1,6 +1,7 @@
-"""Atomic file writes, and error messages for files that cannot be read or written."""
+"""Atomic file writes, digests, and error messages for files that cannot be read or written."""
 
 import errno
+import hashlib
 import json
 import os
 import threading
@@ -92,6 +93,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: it has no named values")
     return content
+
+
+def digest(content: str | bytes) -> str:
+    """Return the SHA-256 of a content. A text may have bytes that are not UTF-8, as the names of files."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogateescape")
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -11,6 +11,12 @@ from envcoder_bench.core.shell import display_path, resume_command
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
+def python_path() -> str:
+    """Return the PYTHONPATH of a process that is to import this package from where it is."""
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(PACKAGE.parent), *filter(None, entries)])
+
+
 def project_folder(name: str) -> Path:
     """Return the path of ``cfg`` or ``user_functions``: beside the package in a checkout, inside it in a wheel."""
     beside = PACKAGE.parent / name

@@ -34,6 +34,11 @@ def resume_command(folder: Path, name: str = "eval-shapers") -> str:
     return " ".join([invocation(command), *verb, "--resume", shlex.quote(display_path(folder))])
 
 
+def page_command(folder: Path) -> str:
+    """Return the command that writes the page of the run in ``folder``."""
+    return f"{invocation('envcoder-bench')} report {shlex.quote(display_path(folder))}"
+
+
 def resume_call(folder: Path) -> str:
     """Return the call that resumes the run in ``folder`` from Python."""
     return f"envcoder_bench.resume({display_path(folder)!r})"

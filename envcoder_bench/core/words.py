@@ -13,7 +13,7 @@ _BARE = r"(?<![\w.~/\\])~?/(?:[^\s/'\"<>|]+/)+"
 _WINDOWS = r"(?<!\w)[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)+"
 _MOST_DECIMALS = 5
 _FOLDERS = re.compile(f"{_QUOTED}|{_BARE}|{_WINDOWS}")
-_PAGE = re.compile(r"(?<![\w/.-])docs/\w+\.md\b")  # of the manual
+_PAGE = re.compile(r"(?<![\w/.-])docs/\w+\.md\b")  # a page of the manual
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose, safe_load
 
+from envcoder_bench.core.errors import message_line
 from envcoder_bench.core.settings import Settings, plain
 
 _MOST_VALUES = 100_000  # most values of a text with aliases
@@ -159,4 +160,4 @@ def faults_of(path: Path | None) -> Iterator[None]:
     except RecursionError as error:
         raise ValueError(f"{where}it is nested too deeply") from error
     except (YAMLError, OmegaConfBaseException, ValueError) as error:  # a UnicodeDecodeError is a ValueError
-        raise ValueError(f"{where}{' '.join(str(error).split())}") from error
+        raise ValueError(f"{where}{message_line(error)}") from error

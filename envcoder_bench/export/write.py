@@ -1,6 +1,5 @@
 """Export of a policy from a run folder: the files, checked against the policy that was trained."""
 
-import hashlib
 import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError, near_matches, user_input
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import file_digest, write_atomic
 from envcoder_bench.core.noise import normal
 from envcoder_bench.core.purposes import Purpose
 from envcoder_bench.core.torch_settings import ALONE
@@ -107,7 +106,7 @@ def export_policy(
     robot = run.spec.task.model_path
     model = None if robot is None else target / "model.xml"
     assets = [] if robot is None or model is None else _write_model(run.spec, env, robot, model)
-    digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
+    digest = file_digest(policy.file)
     # the description also names the files of earlier exports of the same policy
     files = {**_earlier_files(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:

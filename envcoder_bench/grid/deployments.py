@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.grid.robots import Layout, Robot, base_height_of
 from envcoder_bench.grid.settings import JOINTS, GridSettings
@@ -91,7 +91,7 @@ def read_deployment(name: str, path: Path, robot: Robot, settings: GridSettings)
     except KeyError as error:
         raise UserError(f"policy {name}: {file}: the key {error} is missing") from error
     except (TypeError, AttributeError, IndexError, ValueError) as error:
-        raise UserError(f"policy {name}: {file}: {' '.join(str(error).split())}") from error
+        raise UserError(f"policy {name}: {file}: {message_line(error)}") from error
 
 
 @dataclass(frozen=True)

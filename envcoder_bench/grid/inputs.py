@@ -10,12 +10,12 @@ import yaml
 from pydantic import TypeAdapter
 
 from envcoder_bench.core.errors import UserError, near_matches, recorded_input, user_input
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import file_digest, write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.deployments import OWN
-from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
+from envcoder_bench.grid.policies import LoadedPolicy, load_policy_file
 from envcoder_bench.grid.robots import Layout, Robot, find_robot, grid_points, read_layout
 from envcoder_bench.grid.settings import GridSettings, compose_settings
 from envcoder_bench.grid.trial import refusals
@@ -194,15 +194,15 @@ def write_inputs(inputs: Inputs, folder: Path) -> None:
     policies = {
         policy.name: {
             "file": str(Path(policy.file).resolve()),
-            "sha256": digest(policy.file),
+            "sha256": file_digest(policy.file),
             "layout": policy.layout.name,
-            "deployment": {file: digest(file) for file in (policy.deployment.files if policy.deployment else ())},
+            "deployment": {file: file_digest(file) for file in (policy.deployment.files if policy.deployment else ())},
         }
         for policy in inputs.policies
     }
     data = {
         "robot": inputs.robot.name,
-        "model": digest(inputs.robot.model),
+        "model": file_digest(inputs.robot.model),
         "policies": policies,
         "arenas": _ARENAS.dump_python(inputs.arenas, mode="json"),
         "settings": inputs.settings.plain(),
@@ -232,15 +232,15 @@ def read_inputs(folder: Path) -> Inputs:
     with recorded_input(path):
         cfg = GridSettings.checked(settings)
     robot = find_robot(data["robot"], cfg)
-    if data.get("model", digest(robot.model)) != digest(robot.model):
+    if data.get("model", file_digest(robot.model)) != file_digest(robot.model):
         raise UserError(f"the model of {robot.name} has changed since the grid began; put the old file back")
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():
             raise UserError(f"policy {name}: {policy['file']} is missing; put it back to resume")
-        if digest(policy["file"]) != policy["sha256"]:
+        if file_digest(policy["file"]) != policy["sha256"]:
             raise UserError(f"policy {name}: {policy['file']} has changed since the grid began; put the old file back")
         for file, before in policy.get("deployment", {}).items():
-            if not Path(file).is_file() or digest(file) != before:
+            if not Path(file).is_file() or file_digest(file) != before:
                 raise UserError(f"policy {name}: {file} has changed since the grid began; put the old file back")
     files = {name: policy["file"] for name, policy in policies.items()}
     loaded = _load(robot, cfg, files, {name: policy["layout"] for name, policy in policies.items()})

@@ -1,6 +1,5 @@
 """A grid's policies: checked against their robot, with the layout that they observe."""
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -159,11 +158,6 @@ def _action_scale(module: nn.Module, layout: Layout) -> float | None:
     if layout.action_scale is None and isinstance(module, RunPolicy) and module.control.get("actionScale") is not None:
         return float(module.control["actionScale"])
     return layout.action_scale
-
-
-def digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _layout_of_run(

@@ -64,7 +64,7 @@ def _run_policy(name: str, path: Path) -> nn.Module:
     """Build the policy of a candidate from its run folder, with the clips of its task."""
     from envcoder_bench.export.module import ExportedPolicy
     from envcoder_bench.run.folder.policies import load_policy, open_run
-    from envcoder_bench.shaping.text import defined_types
+    from envcoder_bench.shaping.text import defined_kinds
     from envcoder_bench.tasks.base import HUMAN
 
     candidate = path.resolve().parent
@@ -77,7 +77,7 @@ def _run_policy(name: str, path: Path) -> nn.Module:
     seed = re.fullmatch(r"policy_seed_(\d+)\.pth", path.name)
     policy = load_policy(run, candidate.name, int(seed[1]) if seed else None)
     # a grid drives joint positions: a candidate's own torques cannot be used
-    defined = set(defined_types(run.source(candidate.name).source))
+    defined = defined_kinds(run.source(candidate.name).source)
     if run.cfg.shaper_types is not None:
         defined &= set(run.cfg.shaper_types)
     if defined & {"compute_torque", "compute_dof_target"}:

@@ -19,7 +19,7 @@ from envcoder_bench.grid.policy_files import memory_of, read_policy
 from envcoder_bench.jail.confine import address_space
 
 MEMORY = 4 << 30  # bytes for a file, in addition to those of the process
-SECONDS = 30  # of processor time for a file
+SECONDS = 30  # processor time for a file
 ROWS = 64
 
 

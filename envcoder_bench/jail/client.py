@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from envcoder_bench.compile.cache import code_digest, read_packed, write_packed
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
@@ -402,5 +402,4 @@ def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:
 
 
 def _path(context: str, source: str) -> Path:
-    key = hashlib.sha256(repr((context, source)).encode("utf-8", "surrogateescape")).hexdigest()
-    return cache_folder() / "jail" / f"{key}.z"
+    return cache_folder() / "jail" / f"{digest(repr((context, source)))}.z"

@@ -3,7 +3,6 @@
 Trackers must not cost a result: an error of the package is a warning, and the training continues without it.
 """
 
-import hashlib
 import logging
 import math
 import os
@@ -13,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
+from envcoder_bench.core.files import digest
 from envcoder_bench.results.logs import ScalarLog
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.results.rows import FAILED_AT_LOAD, Result
@@ -129,7 +129,7 @@ class WandbLog(ScalarLog):
             work()
         except Exception as error:
             self._broken = True
-            log.warning("W&B: %s: the run continues without it", " ".join(str(error).split()) or type(error).__name__)
+            log.warning("W&B: %s: the run continues without it", message_line(error))
 
 
 def log_ranking(
@@ -161,7 +161,7 @@ def log_ranking(
 def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, Any]) -> Any:
     wandb: Any = import_module("wandb")
     # a resumed run goes on in the same charts
-    run_id = hashlib.sha256(f"{settings.key} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    run_id = digest(f"{settings.key} {name}")[:16]
     run = wandb.init(
         project=settings.project,
         entity=settings.entity,

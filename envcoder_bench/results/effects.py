@@ -12,14 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.results.csv_log import table_text
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.pairs import seeds_needed
-from envcoder_bench.results.rows import NAN, Result
+from envcoder_bench.results.rows import NAN, Result, fewest_episodes, whole_fitness
 from envcoder_bench.results.speed import steps_until, target_fitness
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, look_level, mean_or_nan
 from envcoder_bench.shaping.outputs import TOTAL
@@ -170,30 +169,25 @@ def _study(
     bounds: tuple[float, float],
     looks: int,
 ) -> Study:
-    whole: dict[str, dict[int, float]] = {name: {} for name in (original, *variants)}
-    status = dict.fromkeys(whole, "no fitness")
-    for row in rows:
-        if row.candidate in whole and row.measured and not row.stopped_at:
-            whole[row.candidate][row.seed] = row.fitness
-        elif row.candidate in whole:
-            status[row.candidate] = f"stopped at {row.stopped_at}" if row.stopped_at else row.status
-    compared = [name for name in variants if whole[name] and whole[original]]
-    # fitness
-    # their number is all that is known of episodes that are not on disk
-    episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
-    model = FitnessModel(whole, evaluation, bounds, episodes)
-    fitness, low, high = model.interval(original) if whole[original] else (NAN, NAN, NAN)
+    names = (original, *variants)
+    fitness_of = whole_fitness(rows)
+    whole = {name: fitness_of[name] for name in names if name in fitness_of}
+    lost = {row.candidate: row for row in rows if not row.whole}
+    compared = [name for name in variants if {name, original} <= whole.keys()]
+    # fitness; the number of episodes is all that is known of those that are not on disk
+    model = FitnessModel(whole, evaluation, bounds, fewest_episodes(rows))
+    fitness, low, high = model.interval(original) if original in whole else (NAN, NAN, NAN)
     differences = _differences(model, compared, original, looks)
     # speed of learning
     before = mean_or_nan([row.fitness for row in rows if row.candidate == UNTRAINED and row.measured])
-    target, reached = _reached(original, whole, points, fitness, before)
+    target, reached = _reached(original, names, points, fitness, before)
     logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
     speeds = _differences(FitnessModel(logs), compared, original, looks)
     # all together
-    shares = _shares(original, variants, points) if whole[original] else {}
+    shares = _shares(original, variants, points) if original in whole else {}
     effects = []
     for name, variant in variants.items():
-        interval = model.interval(name) if whole[name] else (NAN, NAN, NAN)
+        interval = model.interval(name) if name in whole else (NAN, NAN, NAN)
         speed, until = speeds.get(name, Difference()), reached.get(name, {}).values()
         arrived = sum(is_there for _, is_there in until)
         effects.append(
@@ -214,7 +208,7 @@ def _study(
                 slower_high=math.exp(min(speed.high, 700.0)) * (1.0 if arrived == len(until) else math.inf),
                 slower_p=speed.p,
                 share=shares.get(variant.term, NAN),
-                status="" if whole[name] else status[name],
+                status="" if name in whole else _why_not(lost.get(name)),
             )
         )
     # how many seeds would show an effect that matters
@@ -241,6 +235,13 @@ def _study(
     )
 
 
+def _why_not(row: Result | None) -> str:
+    """Return why a variant has no fitness that can be compared, from a row of it."""
+    if row is None:
+        return "no fitness"
+    return f"stopped at {row.stopped_at}" if row.stopped_at else row.status
+
+
 def _differences(model: FitnessModel, names: Sequence[str], original: str, looks: int) -> dict[str, Difference]:
     """Return the differences to the original of the variants that the model has, with corrected p-values."""
     both = [name for name in names if {name, original} <= {*model.names}]
@@ -256,7 +257,7 @@ _Reached = dict[str, dict[int, tuple[float, bool]]]  # by candidate and seed: en
 
 
 def _reached(
-    original: str, names: Mapping[str, Any], points: Sequence[Point], fitness: float, before: float
+    original: str, names: Sequence[str], points: Sequence[Point], fitness: float, before: float
 ) -> tuple[float, _Reached]:
     """Return the fitness whose env-steps are compared, and the env-steps of each candidate and seed until it.
 

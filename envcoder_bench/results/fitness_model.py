@@ -33,6 +33,8 @@ from envcoder_bench.results.statistics import (
     Interval,
     corrected,
     paired_table,
+    t_probability,
+    t_quantile,
 )
 
 # posterior probability of intervals and contenders that hold 95 %: the distribution of the candidates is estimated, too
@@ -200,9 +202,7 @@ class FitnessModel:
         mean, p, seeds, error, freedom, unseen, worth = self._tests(a, b)
         low = high = np.full(len(b), NAN)
         if self._raw is not None:
-            from scipy.special import stdtrit  # slow to import, and --check does not need it
-
-            errors = np.broadcast_to(stdtrit(freedom, 1 - LEVEL / 2) * error, (2, len(b)))
+            errors = np.broadcast_to(t_quantile(freedom) * error, (2, len(b)))
             ends = self._farthest(errors, np.array([[BELOW, ABOVE], [ABOVE, BELOW]]), np.stack((a, b)))
             low, high = mean - ends[BELOW], mean + ends[ABOVE]
             if self._bounded:
@@ -218,8 +218,6 @@ class FitnessModel:
         if self._raw is None:
             unknown = np.full(len(b), NAN)
             return mean, unknown, seeds, unknown, unknown, np.zeros(len(b)), np.ones(len(b))
-        from scipy.special import stdtr  # slow to import, and --check does not need it
-
         variance, freedom = np.where(seeds > 0, self._paired(a, b, seeds), self._unpaired(a, b))
         if not self._bounded:  # equal differences of values that are counts may be luck
             unlike = (np.abs(gaps - mean[:, None]) > ROUNDING * np.abs(mean)[:, None]).any(axis=1)
@@ -229,7 +227,7 @@ class FitnessModel:
         error = np.sqrt(np.where(variance > 0, variance, NAN))  # if nothing varies, nothing is known of chance
         sides = np.where(mean > 0, [[BELOW], [ABOVE]], [[ABOVE], [BELOW]])
         unseen, worth = self._unseen_at(np.abs(mean), sides, np.stack((a, b)))
-        p = 2.0 * stdtr(freedom, -least_error(np.abs(mean), unseen) / error)
+        p = 2.0 * t_probability(freedom, -least_error(np.abs(mean), unseen) / error)
         return mean, p, seeds, error, freedom, unseen, worth
 
     def _steps(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -272,8 +270,6 @@ class FitnessModel:
         index, posteriors = self._posteriors_of(self._count > 0)
         if not len(index):
             return {}
-        from scipy.special import stdtrit  # slow to import, and --check does not need it
-
         grid = posteriors.grid
         density = sum(weight * each for weight, each in posteriors.weighted)
         cells = posteriors.cells
@@ -284,7 +280,7 @@ class FitnessModel:
             both = float((self._raw.variances * self._scale / np.maximum(self._count, 1))[varied].mean())
             is_seen = (both - own) * varied.sum() > COMMON * own
             freedom = len(self._seeds) - 1 if is_seen else self._raw.total
-            common = float(stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(max(both - own, 0.0))
+            common = float(t_quantile(freedom)) * math.sqrt(max(both - own, 0.0))
         errors = self._least_errors(self._shared) * np.sqrt(
             self._shared.variances * self._scale / np.maximum(self._count, 1)
         )
@@ -311,8 +307,6 @@ class FitnessModel:
         Where the spread of seeds grows with the fitness, and where too few candidates show whether it does, these are
         as many as in the interval of the mean, by the spread of candidates with a similar mean.
         """
-        from scipy.special import stdtrit  # slow to import, and --check does not need it
-
         count, own = len(self._mean), seed_variances(self._rest[0])
         least = ROUNDING * seed_variances(self._deviations).max()
         several = np.flatnonzero(own > least)  # a single seed, or equal ones, say nothing of a spread
@@ -326,7 +320,7 @@ class FitnessModel:
         sums = np.concatenate(([0.0], np.cumsum(own[order])))
         similar = (sums[begin + near] - sums[begin]) / near
         wider = np.sqrt(np.maximum(similar / np.maximum(spread.variances, 1e-300), 1.0))
-        return stdtrit(spread.degrees, 1 - LEVEL / 2) * wider
+        return t_quantile(spread.degrees) * wider
 
     def _posteriors_of(self, which: np.ndarray) -> tuple[np.ndarray, Posteriors]:
         """Return the best of some candidates, by index, and their posteriors; none without a spread of seeds."""
@@ -474,11 +468,9 @@ class FitnessModel:
         spread = self._raw
         if spread is None:
             return np.full((2, len(self.names)), NAN)
-        from scipy.special import stdtrit  # slow to import, and --check does not need it
-
         moderated = np.maximum(spread.variances, spread.pooled / 2)  # equal seeds may be luck
         variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
-        quantile = stdtrit(spread.degrees, 1 - LEVEL / 2)
+        quantile = t_quantile(spread.degrees)
         if self._bounded:
             low, high = _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
         else:

@@ -24,7 +24,7 @@ from envcoder_bench.core.words import format_fitness
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.rows import Result
 from envcoder_bench.results.spread import pooled_spread
-from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed
+from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed, t_probability
 from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # share of the difference between the best and the worst mean fitness in the run
@@ -89,7 +89,7 @@ def _whole_trainings(
     """Return the final row and the evaluations of each whole training, by candidate and seed."""
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
-        if row.measured and not row.stopped_at:
+        if row.whole:
             final.setdefault(row.candidate, {})[row.seed] = row
     courses: dict[str, dict[int, list[Point]]] = {name: {} for name in final}
     for point in points:
@@ -170,8 +170,6 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
     changes = {name: by_seed for name, by_seed in changes.items() if len(by_seed) > 1}
     if not changes:
         return {}
-    from scipy.special import stdtr  # slow to import, and --check does not need it
-
     table = np.full((len(changes), max(map(len, changes.values()))), NAN)
     for row, by_seed in zip(table, changes.values()):
         row[: len(by_seed)] = list(by_seed.values())
@@ -180,7 +178,7 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
     variance = spread.variances / count
     varies = variance > 0  # else nothing is known of chance
     t = mean[varies] / np.sqrt(variance[varies])
-    p = np.minimum(2.0 * stdtr(spread.degrees[varies], t), 1.0)
+    p = np.minimum(2.0 * t_probability(spread.degrees[varies], t), 1.0)
     # the k-th smallest p-value times the number of tests over k, or a later one's if that is less
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)

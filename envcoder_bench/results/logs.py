@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.results.csv_log import KEYS, CsvLog, number, read_rows
 from envcoder_bench.results.statistics import Evaluation
@@ -79,17 +79,17 @@ def read_curves(path: str | Path, columns: Sequence[str] = ()) -> pd.DataFrame:
     try:
         read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
     except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path} is damaged: {reason}; restore a copy of it, or delete it") from error
+        raise _damaged(path, message_line(error)) from error
     if not {*KEYS, *columns} <= {*read.columns}:
-        names = ", ".join((*KEYS, *columns))
-        raise UserError(f"{path} is damaged: its columns must begin with {names}; restore a copy of it, or delete it")
+        raise _damaged(path, f"its columns must begin with {', '.join((*KEYS, *columns))}")
     for column in columns:
         if read[column].dtype.kind not in "if" and len(read):
-            raise UserError(
-                f"{path} is damaged: {column} has other values than numbers; restore a copy of it, or delete it"
-            )
+            raise _damaged(path, f"{column} has other values than numbers")
     return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
+
+
+def _damaged(path: str | Path, reason: str) -> UserError:
+    return UserError(f"{path} is damaged: {reason}; restore a copy of it, or delete it")
 
 
 def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:

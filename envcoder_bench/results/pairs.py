@@ -14,7 +14,7 @@ from envcoder_bench.core.words import counted, decimal_places, fixed, number
 from envcoder_bench.results.fitness_model import Difference, FitnessModel, farthest, least_error, unseen_share
 from envcoder_bench.results.last_quarter import LastQuarter
 from envcoder_bench.results.ranking import Ranked
-from envcoder_bench.results.statistics import LEVEL, NAN, corrected, look_level
+from envcoder_bench.results.statistics import LEVEL, NAN, corrected, look_level, t_probability, t_quantile
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
@@ -144,12 +144,10 @@ def at_level(difference: Difference, level: float) -> Difference:
     """
     if not (difference.error > 0 and level > 0):
         return difference
-    from scipy.special import stdtr  # slow to import, and --check does not need it
-
     share, of_one = (1.0 - x ** (1.0 / difference.worth) for x in (math.sqrt(level * LEVEL), LEVEL))
     unseen = difference.unseen * share / of_one
     told = float(least_error(np.abs(difference.mean), np.array(unseen))) / difference.error
-    return replace(difference, p=2.0 * float(stdtr(difference.freedom, -told)), unseen=unseen)
+    return replace(difference, p=2.0 * float(t_probability(difference.freedom, -told)), unseen=unseen)
 
 
 def _pair(
@@ -229,14 +227,12 @@ def _least_effects(difference: Difference, level: float | np.ndarray) -> np.ndar
     seeds = np.arange(2, MOST_SEEDS + 1)
     if not (difference.seeds > 1 and difference.error > 0):
         return np.full(len(seeds), NAN)
-    from scipy.special import stdtrit  # slow to import, and --check does not need it
-
     freedom = np.maximum(difference.freedom * (seeds - 1) / (difference.seeds - 1), 1.0)
     times = seeds / difference.seeds
     error = difference.error / np.sqrt(times)
     unseen = difference.unseen * unseen_share(difference.worth * times) / unseen_share(np.array(difference.worth))
     # a mean is told beyond the farthest from 0; it is beyond in POWER of the runs if the effect has that much more
-    return farthest(stdtrit(freedom, 1 - level / 2) * error, unseen) + stdtrit(freedom, POWER) * error
+    return farthest(t_quantile(freedom, 1 - level / 2) * error, unseen) + t_quantile(freedom, POWER) * error
 
 
 def _unknown(difference: Difference) -> str:

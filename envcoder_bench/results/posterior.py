@@ -90,7 +90,7 @@ def _grid(mean: np.ndarray, deviation: np.ndarray, bounded: bool) -> tuple[np.nd
     middle = (points[1:] + points[:-1]) / 2
     is_near = np.abs(middle[:, None] - mean) < 5 * deviation
     width = np.minimum(np.where(is_near, deviation, np.inf).min(axis=1), (points[-1] - points[0]) / 20)
-    number = np.concatenate(([0.0], np.cumsum(np.diff(points) * FINE / width)))  # of cells up to each point
+    number = np.concatenate(([0.0], np.cumsum(np.diff(points) * FINE / width)))  # cells up to each point
     edges = np.interp(np.linspace(0.0, number[-1], int(number[-1]) + 2), number, points)
     edges = np.unique(edges)  # rounding
     return (edges[1:] + edges[:-1]) / 2, np.diff(edges)

@@ -12,7 +12,18 @@ from envcoder_bench.core.words import counted, decimal_places, join_words
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import Point
 from envcoder_bench.results.metrics import METRICS, Metrics
-from envcoder_bench.results.rows import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
+from envcoder_bench.results.rows import (
+    FAILED,
+    FAILED_AT_LOAD,
+    NAN,
+    OK,
+    RUNNING,
+    SKIPPED,
+    STOPPED,
+    Result,
+    fewest_episodes,
+    whole_fitness,
+)
 from envcoder_bench.results.statistics import LEVEL, UNBOUNDED, Evaluation, corrected, mean_or_nan
 from envcoder_bench.results.tie_groups import tie_groups
 from envcoder_bench.shaping.contract import Fault
@@ -148,13 +159,14 @@ def rank(
         points: the evaluations in the course of the training.
         looks: how often the candidates were tested, this time included: a run that is extended is tested again.
     """
+    results = sorted(results, key=lambda row: (row.candidate, row.seed))
     by_candidate: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.candidate, r.seed)):
+    for result in results:
         by_candidate.setdefault(result.candidate, []).append(result)
     # what is known of the candidates: one model, and another one of untrained policies
     model = fitness_model(results, bounds, evaluation)
     models = {UNTRAINED: fitness_model(results, bounds, evaluation, untrained=True)}
-    whole = {name: _whole(rows) for name, rows in by_candidate.items()}
+    whole = whole_fitness(results)
     versus = _versus_human(model, whole)
     rows = [
         _over_seeds(rows, models.get(name, model), whole, versus.get(name, Difference()))
@@ -199,19 +211,10 @@ def fitness_model(
     Args:
         untrained: of the untrained policies instead, whose seeds say nothing of those of trained ones.
     """
-    by_candidate: dict[str, list[Result]] = {}
-    for row in sorted(results, key=lambda row: (row.candidate, row.seed)):
-        if (row.candidate == UNTRAINED) == untrained:
-            by_candidate.setdefault(row.candidate, []).append(row)
-    episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
+    rows = sorted(results, key=lambda row: (row.candidate, row.seed))
+    fitness = whole_fitness(row for row in rows if (row.candidate == UNTRAINED) == untrained)
     failed = mean_or_nan([row.fitness for row in results if row.candidate == UNTRAINED and row.measured])
-    by_name = {name: _whole(rows) for name, rows in by_candidate.items()}
-    return FitnessModel(by_name, evaluation, bounds, episodes, NAN if untrained else failed)
-
-
-def _whole(rows: Sequence[Result]) -> dict[int, float]:
-    """Return the fitness by seed of a candidate's complete trainings."""
-    return {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
+    return FitnessModel(fitness, evaluation, bounds, fewest_episodes(results), NAN if untrained else failed)
 
 
 def _add_tie_groups(measured: Sequence[dict[str, Any]], model: FitnessModel, looks: int) -> None:
@@ -268,7 +271,7 @@ def _over_seeds(
     fitness, low, high = mean_or_nan([r.fitness for r in measured]), NAN, NAN
     if len(measured) == 1 and not model.has_spread:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
-    elif whole[name]:
+    elif name in whole:
         fitness, low, high = model.interval(name)
     return dict(
         candidate=name,

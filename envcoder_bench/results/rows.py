@@ -79,6 +79,25 @@ class Result(Metrics):
         """Whether this row counts in the candidate's mean."""
         return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
 
+    @property
+    def whole(self) -> bool:
+        """Whether it has a fitness, and no race stopped its training."""
+        return self.measured and not self.stopped_at
+
+
+def whole_fitness(rows: Iterable[Result]) -> dict[str, dict[int, float]]:
+    """Return the fitness of whole trainings by candidate and seed."""
+    fitness: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row.whole:
+            fitness.setdefault(row.candidate, {})[row.seed] = row.fitness
+    return fitness
+
+
+def fewest_episodes(rows: Iterable[Result]) -> int:
+    """Return the least number of episodes of a fitness; 1 if it is not known."""
+    return min((row.episodes for row in rows if row.measured and row.episodes), default=1)
+
 
 def best_mean(scores: Iterable[tuple[str, float]]) -> tuple[str, float] | None:
     """Return the candidate of the highest mean fitness over its seeds, and this mean; None without a finite fitness.

@@ -30,13 +30,18 @@ def mean_or_nan(values: Sequence[float]) -> float:
     return statistics.fmean(values) if values else NAN
 
 
-def t_95(degrees_of_freedom: float) -> float:
-    """Return the two-sided 95 % point of Student's t. Raises ValueError for less than one degree of freedom."""
-    if degrees_of_freedom < 1:
-        raise ValueError("an interval needs at least two values")
+def t_quantile(freedom: Any, probability: Any = 1 - LEVEL / 2) -> Any:
+    """Return quantiles of Student's t; by default the ends of a 95 % interval. Numbers and arrays are broadcast."""
     from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-    return float(stdtrit(degrees_of_freedom, 1 - LEVEL / 2))
+    return stdtrit(freedom, probability)
+
+
+def t_probability(freedom: Any, t: Any) -> Any:
+    """Return the probability that Student's t is at most ``t``. Numbers and arrays are broadcast."""
+    from scipy.special import stdtr  # slow to import, and --check does not need it
+
+    return stdtr(freedom, t)
 
 
 def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
@@ -51,7 +56,7 @@ def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUND
     if n == 1:
         return mean, NAN, NAN
     deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1))
-    half = t_95(n - 1) * deviation / math.sqrt(n)
+    half = float(t_quantile(n - 1)) * deviation / math.sqrt(n)
     return mean, max(mean - half, bounds[0]), min(mean + half, bounds[1])
 
 
@@ -133,7 +138,7 @@ def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
 # fixed policies, by episodes
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> dict[str, Any]:
     """Compare the means of two independent samples; None where they do not vary.
 
     Returns:

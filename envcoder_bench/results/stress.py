@@ -21,7 +21,7 @@ import numpy as np
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.words import number
 from envcoder_bench.results.csv_log import table_text
-from envcoder_bench.results.statistics import LEVEL, holm
+from envcoder_bench.results.statistics import LEVEL, holm, welch
 from envcoder_bench.results.stress_grid import NOMINAL, Axis, StressGrid, stress_grid
 
 if TYPE_CHECKING:
@@ -199,8 +199,8 @@ class Stress:
         """The candidates, by their worst decile, the best first."""
         rows = [row for row in self.rows if not row.physics]
         names = dict.fromkeys(row.candidate for row in rows)
-        found = [_summary(name, [row for row in rows if row.candidate == name], self.settings) for name in names]
-        return sorted(found, key=lambda each: -each.worst_decile[0])
+        summaries = [_summary(name, [row for row in rows if row.candidate == name], self.settings) for name in names]
+        return sorted(summaries, key=lambda each: -each.worst_decile[0])
 
     def in_physics(self, candidate: str) -> dict[str, tuple[float, float]]:
         """Return fitness and survival without disturbances by physics; the run's own are those of an empty name."""
@@ -316,7 +316,7 @@ def _breaks(fitness: np.ndarray, survival: np.ndarray, grid: StressGrid) -> Brea
     the others by Welch's test, Holm's correction is over all ends, and a loss below MATTERS does not count.
     """
     means = fitness.mean(axis=0)
-    found: list[Breaks] = []
+    ends: list[Breaks] = []
     for index, axis in enumerate(grid.axes):
         quarter = _quarters(grid, index)
         edges = np.linspace(axis.low, axis.high, 5)
@@ -330,23 +330,17 @@ def _breaks(fitness: np.ndarray, survival: np.ndarray, grid: StressGrid) -> Brea
                 continue
             drop = float(means[~chosen].mean() - means[chosen].mean())
             ended = 1.0 - float(survival[:, chosen].mean())
-            found.append(Breaks(axis, low, high, drop, _p_value(means[chosen], means[~chosen]), ended))
-    corrected = holm([breaks.p for breaks in found])
+            ends.append(Breaks(axis, low, high, drop, _p_value(means[chosen], means[~chosen]), ended))
+    corrected = holm([end.p for end in ends])
     least = MATTERS * abs(float(means.mean()))
-    worse = [replace(breaks, p=p) for breaks, p in zip(found, corrected) if p < LEVEL and breaks.drop > least]
-    return max(worse, key=lambda breaks: breaks.drop, default=None)
+    worse = [replace(end, p=p) for end, p in zip(ends, corrected) if p < LEVEL and end.drop > least]
+    return max(worse, key=lambda end: end.drop, default=None)
 
 
 def _p_value(first: np.ndarray, second: np.ndarray) -> float:
     """Return the p-value of Welch's test that means are equal; constants that differ are not equal."""
-    from scipy.special import stdtr  # slow to import, and --check does not need it
-
-    gap = abs(float(first.mean() - second.mean()))
-    a, b = (float(x.var(ddof=1)) / len(x) for x in (first, second))
-    if a + b <= (1e-9 * max(gap, 1e-12)) ** 2:
-        return float(gap <= 1e-9)
-    freedom = (a + b) ** 2 / (a * a / (len(first) - 1) + b * b / (len(second) - 1))
-    return float(2.0 * stdtr(freedom, -gap / math.sqrt(a + b)))
+    p = welch(first, second)["p"]
+    return float(abs(first.mean() - second.mean()) <= 1e-9) if p is None else p
 
 
 def _summary(name: str, rows: Sequence[Row], settings: Settings) -> Summary:

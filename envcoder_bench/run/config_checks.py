@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, type_and_line
 from envcoder_bench.core.settings import Settings, plain, select
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.run.config import in_own_file
@@ -151,8 +151,7 @@ def check_params(train: Any, num_envs: int) -> None:
     except ValueError as error:
         raise ValueError(f"train.{error}") from error
     except (TypeError, LookupError, AttributeError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"train.params cannot be used: {type(error).__name__}: {reason}") from error
+        raise ValueError(f"train.params cannot be used: {type_and_line(error)}") from error
 
 
 def _check_mappings(train: Any, keys: Iterable[str]) -> None:

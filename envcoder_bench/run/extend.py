@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import digest, write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import display_path, resume_command
 from envcoder_bench.core.torch_settings import settings_kept
@@ -17,15 +17,15 @@ from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.results.rows import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
-from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
+from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates, refuse_unparsed
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.discovery import refuse_clashes
-from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.shaping.text import definitions
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.text import defined_kinds
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -145,13 +145,10 @@ def _refuse_left_out(
     """Raise UserError if the run's shaper_types leave out a function that only new candidates define."""
     if cfg.shaper_types is None:
         return
-
-    def defined(source: CandidateSource) -> set[str]:
-        return {ALIASES.get(name, name) for name in definitions(source.source).names}
-
-    trained = set(cfg.shaper_types).union(*(defined(source) for source in sources if source.name not in BASELINES))
+    before = (defined_kinds(source.source) for source in sources if source.name not in BASELINES)
+    trained = set(cfg.shaper_types).union(*before)
     for source in new:
-        left_out = [name for name in SHAPER_TYPES if name in defined(source) - trained]
+        left_out = [name for name in SHAPER_TYPES if name in defined_kinds(source.source) - trained]
         if left_out:
             raise UserError(
                 f"{source.file}: {join_words(left_out)} would not be trained, because {run.path} has shaper_types"

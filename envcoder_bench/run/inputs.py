@@ -67,8 +67,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 def _check_types(arguments: Mapping[str, Any]) -> None:
     """Raise UserError for an argument of another type than its own.
 
-    None is the default of all but ``_NEEDED``. Other names are those of keys, which the
-    config checks.
+    None is the default of all but ``_NEEDED``. Other names are those of keys, which the config checks.
     """
     for name, value in arguments.items():
         types, words = _ARGUMENTS.get(name, (object, ""))
@@ -81,7 +80,7 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 _PATH = (str, os.PathLike)
 _NEEDED = ("task", "folder", "no_baselines", "terms", "device", "physics")
-_OF_TEXTS = ("candidates", "overrides", "terrains", "sweep")
+_OF_TEXTS = ("candidates", "overrides", "sweep")
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task": (_PATH, "a task's name, its folder or module:Class"),
     "folder": (_PATH, "the folder of a run"),
@@ -94,7 +93,6 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     **{name: (Integral, "a whole number") for name in ("draws", "episodes")},
     "seconds": (Real, "a number"),
     "output_dir": (_PATH, "the path of a new folder"),
-    "terrains": (Iterable, "names of terrains"),
     "reporter": (Reporter, "an envcoder_bench.Reporter"),
     "stop": (StopRequest, "an envcoder_bench.StopRequest"),
     "trainer": (str, "the name of a trainer"),

@@ -5,7 +5,6 @@ the same task and config; those of the fitter human baseline stay.
 """
 
 import contextlib
-import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from envcoder_bench.compile.terms import find_terms, recorded_reward
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic, write_shared
+from envcoder_bench.core.files import digest, write_atomic, write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.run_log import Prints, counted_prints, muted
 from envcoder_bench.core.settings import plain
@@ -34,7 +33,7 @@ from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.copies import differing
-from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
+from envcoder_bench.shaping.kinds import REWARD, VALUE
 from envcoder_bench.shaping.lint import (
     FACTORS,
     Played,
@@ -46,7 +45,7 @@ from envcoder_bench.shaping.lint import (
     unmoved,
     unrelated,
 )
-from envcoder_bench.shaping.text import definitions
+from envcoder_bench.shaping.text import defined_kinds
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, UNTRAINED
 from envcoder_bench.tasks.contract import TaskSnapshot
 
@@ -67,8 +66,7 @@ def cached(spec: RunSpec) -> Path:
     """Return the file in the cache of trajectories of a task with this config and fitness."""
     fitness = None if spec.fitness is None else spec.fitness.source
     key = repr((spec.task.name, spec.task.digest, plain(spec.config.task), fitness))
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-    return cache_folder() / "trajectories" / f"{digest}.npz"
+    return cache_folder() / "trajectories" / f"{digest(key)}.npz"
 
 
 def read(path: Path) -> dict[str, Trajectories]:
@@ -407,13 +405,13 @@ def twins(
         baseline: the text that fills in missing functions.
         values: of rewards, by name in the order in which they are compared; baselines have no twins.
     """
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     for k, (name, rewards) in enumerate(values.items()):
         for other in list(values)[:k] if rewards and name not in BASELINES else ():
             same = len(rewards) == len(values[other]) and all(map(_same, rewards, values[other]))
             if same and differing(texts[name], texts[other], baseline, types) <= {REWARD}:
-                found.setdefault(name, other)
-    return found
+                twins.setdefault(name, other)
+    return twins
 
 
 def _same(first: np.ndarray, second: np.ndarray) -> bool:
@@ -425,5 +423,4 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 def rewards(source: CandidateSource, spec: RunSpec) -> bool:
     """Return whether a run takes the reward from a candidate."""
     types = spec.config.shaper_types
-    kinds = {ALIASES.get(name, name) for name in definitions(source.source).names}
-    return REWARD in kinds and (types is None or REWARD in types)
+    return REWARD in defined_kinds(source.source) and (types is None or REWARD in types)

@@ -68,7 +68,7 @@ class RunResult:
     @cached_property
     def ranking(self) -> pd.DataFrame:
         """A row for each candidate, best first: rank (empty without a fitness), fitness with its 95 % interval,
-        difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
+        difference to the human baseline, status and more, see ``results.ranking.Ranked``."""
         rows = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
         return pd.DataFrame(rows, columns=columns).drop(columns="faults").astype({"rank": "Int64"})

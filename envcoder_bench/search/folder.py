@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, message_line, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folders import SEARCH, other_kind
 from envcoder_bench.core.settings import Settings
@@ -179,7 +179,7 @@ class SearchFolder:
         try:
             return _ROUND.validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())
+            reason = message_line(error)
             raise UserError(f"{path} is damaged ({reason}): delete it to propose the round again") from error
 
     def write_round(self, round: Round) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from envcoder_bench.core.words import number
 from envcoder_bench.results.pairs import Pair, sentence
 from envcoder_bench.results.spread import LEAST_SPREAD
-from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed, Interval
+from envcoder_bench.results.statistics import LEVEL, NAN, UNBOUNDED, BySeed, Interval, t_probability
 from envcoder_bench.tasks.base import UNTRAINED
 
 # shares of the variance of candidates, and of seeds, in its sum with that of the noise; their prior weights are equal
@@ -105,10 +105,8 @@ class Merits:
 
     def _below(self, value: float, means: np.ndarray, variances: np.ndarray) -> float:
         """Return the probability that an estimate is below a value."""
-        from scipy.special import stdtr  # slow to import, and --check does not need it
-
         deviations = np.sqrt(np.maximum(variances, 1e-300))
-        return float(self._fit.weights @ stdtr(self._fit.freedom, (value - means) / deviations))
+        return float(self._fit.weights @ t_probability(self._fit.freedom, (value - means) / deviations))
 
     @cached_property
     def _scores(self) -> list[float]:

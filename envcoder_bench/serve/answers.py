@@ -11,7 +11,7 @@ from envcoder_bench.results.fitness_model import FitnessModel
 from envcoder_bench.results.logs import Point, StepFitnessLog, read_courses, read_curves, read_points
 from envcoder_bench.results.pairs import BETTER, Pair, campaign_pair
 from envcoder_bench.results.ranking import Ranked, fitness_model
-from envcoder_bench.results.statistics import look_level
+from envcoder_bench.results.statistics import look_level, mean_or_nan
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation, run_studies
 from envcoder_bench.serve.campaign import DONE, Campaign, Job
@@ -125,7 +125,7 @@ def facts_of(row: Ranked, points: list[Point], course: Any) -> dict[str, Any]:
     first = [point for point in points if point.candidate == row.candidate]
     if first:
         earliest = min(point.iteration for point in first)
-        values["at_first_evaluation"] = _mean([point.fitness for point in first if point.iteration == earliest])
+        values["at_first_evaluation"] = mean_or_nan([point.fitness for point in first if point.iteration == earliest])
     ended = _ended(row, course)
     notes = [f"lost {counted(row.lost_seeds, 'seed')}"] if row.lost_seeds else []
     more = {"ended": "; ".join(filter(None, [ended, row.ended])), "notes": notes, "hacked": row.hacked}
@@ -144,10 +144,6 @@ def _ended(row: Ranked, course: Any) -> str:
     early = 1.0 - mine["active"].iloc[-1]
     half = mine[mine["active"] <= 1.0 - early / 2]["seconds"].iloc[0]
     return f"{round(early * row.episodes)} of {row.episodes} episodes end early, half of them by {number(half, 2)} s"
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
 
 
 def effects_answer(campaign: Campaign, job: Job) -> dict[str, Any]:
@@ -203,7 +199,7 @@ def course_of(points: list[Point], name: str) -> dict[str, float]:
             by_iteration.setdefault(point.iteration, []).append(point.fitness)
     iterations = sorted(by_iteration)
     kept = iterations[:: max(1, -(-len(iterations) // 8))] + iterations[-1:]
-    return {str(each): _mean(by_iteration[each]) for each in kept}
+    return {str(each): mean_or_nan(by_iteration[each]) for each in kept}
 
 
 def tenths_of(run: OpenedRun, names: Sequence[str]) -> dict[str, list[float]]:
@@ -212,7 +208,7 @@ def tenths_of(run: OpenedRun, names: Sequence[str]) -> dict[str, list[float]]:
         return {}
     courses = [course for course in read_courses(run.folder.step_fitness) if course.candidate in names]
     by_name = {name: [course.fitness for course in courses if course.candidate == name] for name in names}
-    return {name: [_mean([*tenth]) for tenth in zip(*of_seeds)] for name, of_seeds in by_name.items() if of_seeds}
+    return {name: [mean_or_nan([*tenth]) for tenth in zip(*of_seeds)] for name, of_seeds in by_name.items() if of_seeds}
 
 
 def shares_of(points: list[Point], name: str) -> dict[str, float]:

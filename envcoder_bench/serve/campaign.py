@@ -24,7 +24,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.tasks.base import HUMAN
 
 FINAL_SEED = 2_000_000_000  # first seed of final evaluations; those of other jobs are below
-MOST_SEEDS = 50  # of a job
+MOST_SEEDS = 50  # a job may have so many
 FILE = "campaign.json"
 
 Kind = Literal["rank", "terms", "sweep", "final"]

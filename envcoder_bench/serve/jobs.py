@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.folders import python_path
 from envcoder_bench.serve.campaign import DONE, FAILED, QUEUED, RUNNING, Campaign, Job
 from envcoder_bench.serve.texts import error_text
 
 log = logging.getLogger(__name__)
 DOCUMENT, EVENTS = "document.json", "events.jsonl"
-TRIES = 3  # of a process that is killed
+TRIES = 3  # a job whose process is killed is started so often
 POLL_SECONDS, SAVE_SECONDS = 0.2, 5.0
 
 
@@ -120,14 +120,13 @@ class Runner:
 
     def _start(self, job: Job) -> subprocess.Popen:
         home = self._begin(job)
-        path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]))
         with open(home / DOCUMENT, "wb") as out, open(home / EVENTS, "ab") as events:
             process = subprocess.Popen(
                 command_line(self._campaign, job),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=events,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": python_path()},
                 start_new_session=True,  # the terminal's Ctrl-C is for the server
             )
         with self._campaign.change():

@@ -30,8 +30,8 @@ Answer = dict[str, Any]
 Files = Annotated[list[str], Field(description="paths of .py files below the folder of the server")]
 Sources = Annotated[dict[str, str], Field(description="or texts of candidates by name")]
 # torch is imported when a tool needs it, so that the server answers its client at once
-_NUMBERS = 12  # of a sweep
-SEEDS_SHOWN = (3, 5, 10, 20, 50)  # for which ``plan`` says what they tell
+_NUMBERS = 12  # a sweep may have so many values
+SEEDS_SHOWN = (3, 5, 10, 20, 50)  # ``plan`` says what each of these numbers would tell
 MOST_WAIT = 50.0  # seconds: clients give up after a minute
 
 

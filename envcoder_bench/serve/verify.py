@@ -24,6 +24,7 @@ from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.effects import SIZE
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.pairs import Pair, campaign_pair
+from envcoder_bench.results.rows import fewest_episodes, whole_fitness
 from envcoder_bench.results.statistics import LEVEL
 from envcoder_bench.run.fitness import read_file
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
@@ -161,13 +162,13 @@ def _train(folder: Path) -> None:
 
 def _difference(run: OpenedRun, again: OpenedRun, name: str) -> Difference:
     """Return the fitness in the new run minus that in the run; their seeds are not paired."""
-    fitness: dict[str, dict[int, float]] = {}
-    for label, each in (("recorded", run), ("fresh", again)):
-        for row in each.rows:
-            if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
-                fitness.setdefault(f"{label} {row.candidate}", {})[row.seed] = row.fitness
-    episodes = min((row.episodes for each in (run, again) for row in each.rows if row.episodes), default=1)
-    model = FitnessModel(fitness, None, bounds_of(run.folder, run.cfg), episodes)
+    fitness = {
+        f"{label} {candidate}": by_seed
+        for label, each in (("recorded", run), ("fresh", again))
+        for candidate, by_seed in whole_fitness(each.rows).items()
+        if candidate != UNTRAINED
+    }
+    model = FitnessModel(fitness, None, bounds_of(run.folder, run.cfg), fewest_episodes([*run.rows, *again.rows]))
     return model.difference(f"fresh {name}", f"recorded {name}")
 
 

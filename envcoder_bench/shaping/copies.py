@@ -37,8 +37,8 @@ _MAKERS = {"list", "tuple", "sorted"}  # functions that return sequences
 _NOT_READ = ("annotation", "returns", "type_comment", "ctx", "kind")  # fields
 
 Plain = tuple[str, tuple[float, ...]]  # code without numbers, and these
-Term = tuple[float, tuple[Plain, ...]]  # of a sum: a coefficient and factors
-Signature = dict[str, Plain]  # of each function
+Term = tuple[float, tuple[Plain, ...]]  # a summand: its coefficient and factors
+Signature = dict[str, Plain]  # each function by its name
 
 
 @dataclass(frozen=True)

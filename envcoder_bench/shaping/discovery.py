@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.words import join_words
 from envcoder_bench.tasks.base import BASELINES
 
 # a name is used for a folder and in file names, and must be valid on every system: it does not begin like an option,
@@ -95,8 +96,7 @@ def refuse_clashes(files: Sequence[Path]) -> None:
         # names that differ in case, or in the encoding of an accent, are one folder on some systems
         key = unicodedata.normalize("NFKC", path.stem).casefold()
         if key in BASELINES:
-            taken = f"{', '.join(BASELINES[:-1])} and {BASELINES[-1]}"
-            raise ValueError(f"{path} has a baseline's name: rename it, {taken} are taken")
+            raise ValueError(f"{path} has a baseline's name: rename it, {join_words(BASELINES)} are taken")
         if key in names:
             other = names[key]
             if other == path:

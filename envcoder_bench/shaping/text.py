@@ -110,9 +110,9 @@ def code_of(source: str) -> str:
     return ast.dump(tree)
 
 
-def defined_types(source: str) -> list[str]:
-    """Return the shaping functions of a file, with the names in it."""
-    return list(definitions(source).names)
+def defined_kinds(source: str) -> set[str]:
+    """Return the kinds of shaping functions that a file defines, whatever their names in it."""
+    return {ALIASES.get(name, name) for name in definitions(source).names}
 
 
 def describe_definitions(defined: Definitions, names: Sequence[str]) -> str:

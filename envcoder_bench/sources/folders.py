@@ -40,7 +40,7 @@ class FolderTasks(TaskSource):
         return spec
 
     def is_current(self, spec: TaskSpec) -> bool:
-        from envcoder_bench.sources.sim_spec import digest
+        from envcoder_bench.sources.sim_spec import task_digest
 
         model = spec.model_path
-        return model is not None and spec.folder.is_dir() and spec.digest == digest(spec.folder, model)
+        return model is not None and spec.folder.is_dir() and spec.digest == task_digest(spec.folder, model)

@@ -16,7 +16,7 @@ from typing import Any
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.sources.shipped import TASKS_FOLDER
-from envcoder_bench.sources.sim_spec import check_class, check_files, digest, is_task_class, sim_spec
+from envcoder_bench.sources.sim_spec import check_class, check_files, is_task_class, sim_spec, task_digest
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.tasks.task_code import task_code
@@ -131,7 +131,7 @@ def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
     if task_class.name != name:
         raise ValueError(f"{config}: its name is {name}, and that of {task_class.__name__} is {task_class.name}")
     train = next((path for path in (folder / TRAIN, folder / f"{name}PPO.yaml") if path.is_file()), None)
-    spec = sim_spec(task_class, folder, config, train, source, digest(folder, folder / task_class.model))
+    spec = sim_spec(task_class, folder, config, train, source, task_digest(folder, folder / task_class.model))
     check_files(spec)
     return spec
 

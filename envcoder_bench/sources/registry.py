@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import message_line, near_matches
 from envcoder_bench.sources.folders import FolderTasks, installed_tasks
 from envcoder_bench.sources.shipped import FOLDERS, ShippedTasks
 from envcoder_bench.tasks.source import TaskSource
@@ -88,7 +88,7 @@ def _find_in(source: TaskSource, task: str) -> TaskSpec:
     except Exception as error:
         home = type(source).__module__
         if not home.startswith("envcoder_bench.") and not isinstance(error, ValueError):
-            reason = " ".join(str(error).split())
+            reason = message_line(error)
             raise ValueError(f"--task {task}: its source {home} raises {type(error).__name__}: {reason}") from error
         if _broken and isinstance(source, FolderTasks) and isinstance(error, ValueError):
             raise ValueError(f"{error}; {'; '.join(_broken.values())}") from error
@@ -149,7 +149,7 @@ def _installed_sources() -> Iterator[TaskSource]:
             if not isinstance(source, TaskSource):
                 raise TypeError(f"{point.value} is not a TaskSource of envcoder_bench.tasks.source")
         except Exception as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            reason = f"{type(error).__name__}: {message_line(error)}"
             _broken[point.name] = f"the source of tasks {point.name} = {point.value} cannot be used: {reason}"
         else:
             yield source

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.files import digest, file_digest
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES, Field
 from envcoder_bench.tasks.sim_task import (
@@ -124,11 +124,11 @@ def model_files(model: Path) -> list[Path]:
     return sorted({*xmls, *(path for path in files if path.is_file())})
 
 
-def digest(folder: Path, model: Path) -> str:
+def task_digest(folder: Path, model: Path) -> str:
     """Return a digest of a task's code, YAML and model."""
     files = dict.fromkeys([*task_files(folder), *model_files(model)])
     texts = [(os.path.relpath(path, folder), _digest_of(path, *_version(path))) for path in files]
-    return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+    return digest(repr(texts))[:16]
 
 
 def _version(path: Path) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def _version(path: Path) -> tuple[int, int]:
 @functools.lru_cache(maxsize=1000)
 def _digest_of(path: Path, _modified: int, _size: int) -> str:
     """Return the digest of a file; meshes can be large, and a task is looked up many times."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return file_digest(path)
 
 
 def is_task_class(value: object) -> TypeGuard[type[SimTask]]:

@@ -6,7 +6,6 @@ at once as there is room for, and the rows of a part are on disk when it is done
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import file_digest
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
@@ -132,8 +132,7 @@ def _policies(run: OpenedRun, names: Sequence[str]) -> tuple[Policies, dict[str,
             except UserError as error:
                 failed[name] = str(error)
                 continue
-            digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()[:16]
-            policies[name, seed] = (policy.module, digest)
+            policies[name, seed] = (policy.module, file_digest(policy.file)[:16])
     if not policies:
         raise UserError(next(iter(failed.values()), f"{run.folder.path}: it has no policy"))
     return policies, failed

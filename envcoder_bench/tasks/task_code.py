@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, type_and_line
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.sim_task import SimTask
 
@@ -40,8 +40,7 @@ def task_code(folder: Path, where: str = "") -> Iterator[None]:
             raise  # it says what is wrong
         elif not inside and not where:
             raise
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"{where}{where_raised}{type(error).__name__}: {reason}") from error
+        raise ValueError(f"{where}{where_raised}{type_and_line(error)}") from error
 
 
 def check_default_state(task: SimTask) -> None:

@@ -26,7 +26,7 @@ from envcoder_bench.results.fitness_model import Difference, FitnessModel
 from envcoder_bench.results.logs import read_curves
 from envcoder_bench.results.pairs import run_pairs
 from envcoder_bench.results.ranking import Ranked, rank
-from envcoder_bench.results.rows import NAN, Result
+from envcoder_bench.results.rows import NAN, Result, fewest_episodes, whole_fitness
 from envcoder_bench.results.statistics import Evaluation, spearman
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
@@ -246,11 +246,7 @@ def _evaluation(runs: Mapping[str, OpenedRun], names: Names) -> Evaluation:
 def _whole(runs: Mapping[str, OpenedRun], names: Names) -> dict[str, dict[int, float]]:
     """Return the fitness by seed without trainings that a race stopped, and without untrained policies."""
     untrained = {name for (_, candidate), name in names.items() if candidate == UNTRAINED}
-    fitness: dict[str, dict[int, float]] = {}
-    for row in _rows(runs, names):
-        if row.measured and not row.stopped_at and row.candidate not in untrained:
-            fitness.setdefault(row.candidate, {})[row.seed] = row.fitness
-    return fitness
+    return whole_fitness(row for row in _rows(runs, names) if row.candidate not in untrained)
 
 
 def _merits(runs: Mapping[str, OpenedRun], names: Names) -> Merits:
@@ -261,7 +257,7 @@ def _merits(runs: Mapping[str, OpenedRun], names: Names) -> Merits:
 
 def _model(runs: Mapping[str, OpenedRun], names: Names) -> FitnessModel:
     """Return a model of the fitness in all runs together."""
-    episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
+    episodes = fewest_episodes(row for run in runs.values() for row in run.rows)
     return FitnessModel(_whole(runs, names), _evaluation(runs, names), _bounds(runs), episodes)
 
 

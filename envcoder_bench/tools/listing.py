@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.files import read_json
 from envcoder_bench.core.plain_text import one_line
 from envcoder_bench.core.shell import display_path
@@ -78,7 +78,7 @@ def read_run(path: Path) -> ListedRun:
     except UserError as error:
         damage = str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
+        damage = f"{DAMAGED} ({message_line(error).replace(f'{path}{os.sep}', '')})"
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
     status = damage or (COMPLETE if folder.complete else IN_PROGRESS if folder.in_progress() else STOPPED)
     return ListedRun(path, task, date, best, fitness, status)

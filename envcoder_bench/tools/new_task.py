@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.words import counted
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
 from envcoder_bench.sim.rendering import planar_base
@@ -64,7 +64,7 @@ def new_task(
         file = convert_file(model, floating, ground)
         robot = _load(file)
     except (ValueError, NotImplementedError) as error:
-        text = " ".join(str(error).split())
+        text = message_line(error)
         raise UserError(text if text.startswith(str(model)) else f"{model}: {text}") from error
     # the files, from templates
     loader = PackageLoader("envcoder_bench.tools", "new_task_files")

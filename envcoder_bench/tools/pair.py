@@ -11,8 +11,7 @@ from envcoder_bench.results.logs import StepFitnessLog, read_curves
 from envcoder_bench.results.pairs import advice, sentence
 from envcoder_bench.results.ranking import Ranked
 from envcoder_bench.run.folder.policies import OpenedRun
-from envcoder_bench.shaping.kinds import ALIASES
-from envcoder_bench.shaping.text import definitions
+from envcoder_bench.shaping.text import defined_kinds
 
 
 def render_pair(run: OpenedRun, first: str, second: str, width: int = 100) -> str:
@@ -69,10 +68,7 @@ def _functions(run: OpenedRun, first: str, second: str) -> str:
     """Return which functions differ."""
     if not {first, second} <= {*run.sources}:
         return ""
-    kinds = [
-        {ALIASES.get(name, name) for name in definitions(run.sources[name_of].source).names}
-        for name_of in (first, second)
-    ]
+    kinds = [defined_kinds(run.sources[name].source) for name in (first, second)]
     both = sorted(kinds[0] & kinds[1])
     words = [f"both define {join_words(both)}" if both else "they define none of the same functions"]
     words += [

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, first_line, type_and_line, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.core.stream import seeded
@@ -420,8 +420,7 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
 
 
 def _describe(error: Exception) -> str:
-    text = (str(error).splitlines() or [""])[0]
-    return text if isinstance(error, (ValueError, UserError)) else f"{type(error).__name__}: {text}"
+    return first_line(error) if isinstance(error, (ValueError, UserError)) else type_and_line(error)
 
 
 def _once(keys: Sequence[str], what: str) -> Iterator[str]:

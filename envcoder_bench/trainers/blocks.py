@@ -91,7 +91,7 @@ class BlockTrainer(Trainer):
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # inputs and policies on CUDA
         self.epoch = 0
-        self._step = 0  # of the iteration
+        self._step = 0  # counts from 0 in each iteration
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)  # the same, which graphs read
         self._alive = [True] * layout.num_groups
 

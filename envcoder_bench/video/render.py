@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import envcoder_bench
-from envcoder_bench.core.folders import has_package
+from envcoder_bench.core.folders import has_package, python_path
 from envcoder_bench.video.draw import NO_OPENGL
 from envcoder_bench.video.recording import Recording
 
@@ -55,8 +54,7 @@ class NoVideo(RuntimeError):
 
 def environment(backend: str) -> dict[str, str]:
     """Return the environment variables of a process that renders with a backend of OpenGL."""
-    paths = [str(Path(envcoder_bench.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    variables = {"MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+    variables = {"MUJOCO_GL": backend, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
     return {**os.environ, **variables}
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import python_path
 from envcoder_bench.video.recording import Recording
 
 
@@ -28,15 +29,13 @@ def view(recording: Recording, model: bytes) -> None:
     command = [sys.executable, "-m", "envcoder_bench.sim.viewing"]
     if sys.platform == "darwin":
         command[0] = str(Path(sys.executable).with_name("mjpython"))  # MuJoCo's viewer needs its own main thread
-    package = str(Path(__file__).resolve().parent.parent.parent)
-    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
     environment = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_view_") as name:
         folder = Path(name)
         (folder / "model.mjb").write_bytes(model)
         recording.save(folder / "recording.npz")
         files = [str(folder / "model.mjb"), str(folder / "recording.npz")]
-        with subprocess.Popen([*command, *files], env={**environment, "PYTHONPATH": paths}) as process:
+        with subprocess.Popen([*command, *files], env={**environment, "PYTHONPATH": python_path()}) as process:
             code = _wait(process)
     if code:
         raise UserError("MuJoCo's viewer could not be opened, see above: write a video with --video FILE")

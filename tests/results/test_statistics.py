@@ -17,15 +17,16 @@ from envcoder_bench.results.statistics import (
     rate_interval,
     spearman,
     success_interval,
-    t_95,
+    t_probability,
+    t_quantile,
     welch,
 )
 
 
-def test_t_95_matches_tabulated_values():
-    assert [t_95(n) for n in (1, 2, 30, 10_000)] == pytest.approx([12.7062, 4.3027, 2.0423, 1.9602], abs=1e-4)
-    with pytest.raises(ValueError, match="at least two values"):
-        t_95(0)
+def test_quantiles_of_t_match_tabulated_values():
+    freedom = np.array([1, 2, 30, 10_000])
+    assert t_quantile(freedom) == pytest.approx([12.7062, 4.3027, 2.0423, 1.9602], abs=1e-4)
+    assert t_probability(freedom, t_quantile(freedom)) == pytest.approx(0.975)
 
 
 def test_mean_interval_matches_hand_computed_values():

@@ -7,7 +7,7 @@ import pytest
 from helpers import instructions
 
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.text import defined_types, definitions, describe_definitions
+from envcoder_bench.shaping.text import definitions, describe_definitions
 
 OTHER = "own_rewards"  # a module that the files import
 REWARD = "def compute_reward(a):\n    return a\n"
@@ -46,7 +46,7 @@ def other(monkeypatch):
 @pytest.mark.parametrize("source", FILES.values(), ids=FILES)
 def test_functions_are_those_that_loading_finds(source):
     found = load_candidate("mine", source, "mine.py").functions
-    names = ["compute_terminal" if name == "compute_done" else name for name in defined_types(source)]
+    names = ["compute_terminal" if name == "compute_done" else name for name in definitions(source).names]
     assert sorted(names) == sorted(found) and found
 
 
@@ -62,12 +62,12 @@ def test_modules_of_imported_functions_are_shown():
     "text", ["", "  x", "def", "async def", "from", "import", "= 1", "((", "'", "\x00", "if", ";=;"]
 )
 def test_text_that_is_not_python_has_what_precedes_the_fault(text):
-    assert defined_types(text) == []
-    assert defined_types(f"def compute_reward(a):\n    return a\n\n\n{text}") == ["compute_reward"]
+    assert not definitions(text).names
+    assert [*definitions(f"def compute_reward(a):\n    return a\n\n\n{text}").names] == ["compute_reward"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["a;", "a=", "b,", "if a:b=c;", "(", "'a"])
 def test_work_is_linear_in_the_length(text):
-    short, long = (instructions(defined_types, text * count) for count in (500, 2000))
+    short, long = (instructions(definitions.__wrapped__, text * count) for count in (500, 2000))
     assert long < 5 * short + 1000  # if it were quadratic, 16

@@ -8,9 +8,9 @@ from helpers import instructions
 
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping import source as source_module
-from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode, inlined, reduced, shaping_source, without_script
-from envcoder_bench.shaping.text import defined_types
+from envcoder_bench.shaping.text import defined_kinds
 
 ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)
@@ -184,11 +184,11 @@ SHIPPED = sorted([*ROOT.glob("user_functions/*/*.py"), *ROOT.glob("envcoder_benc
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}_{path.stem}")
 def test_shipped_files_are_reduced_to_each_function(path):
     text = inlined(path.read_text())
-    present = [ALIASES.get(name, name) for name in defined_types(text)]
+    present = defined_kinds(text)
     for name in present if len(present) > 1 else ():
         source, left_out = reduced(text, [name])
         ast.parse(source)
-        assert [ALIASES.get(kept, kept) for kept in defined_types(source)] == [name]
+        assert defined_kinds(source) == {name}
         assert len(left_out) >= len(present) - 1
         if "_compute" in source:
             continue  # a function that it uses has another name

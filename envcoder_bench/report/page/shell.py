@@ -25,7 +25,7 @@ import envcoder_bench
 from envcoder_bench.core.plain_text import visible
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
-from envcoder_bench.shaping.text import definitions
+from envcoder_bench.shaping.text import defined_kinds, definitions
 
 PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent
@@ -166,28 +166,24 @@ MOST_COMPARED = 1000  # lines; the time of a comparison grows with their square
 
 def changes(before: str, after: str) -> Markup | None:
     """Return the differences to the functions that ``after`` defines; None if ``before`` has none of them."""
-    kinds = _kinds(before) & _kinds(after)
+    kinds = defined_kinds(before) & defined_kinds(after)
     if not kinds:
         return None
     if max(text.count("\n") for text in (before, after)) >= MOST_COMPARED:
         return parts().notes([f"They are not compared: one has {MOST_COMPARED:,} lines or more."])
     first, second = (
-        [line for begin, end in _used(text, _kinds(after)) for line in [*text.split("\n")[begin - 1 : end], ""]]
+        [line for begin, end in _used(text, defined_kinds(after)) for line in [*text.split("\n")[begin - 1 : end], ""]]
         for text in (before, after)
     )
     lines = list(difflib.unified_diff([*map(str.rstrip, first)], [*map(str.rstrip, second)], lineterm=""))
     return difference(lines) if lines else parts().notes(["There are none."])
 
 
-def _kinds(source: str) -> set[str]:
-    return {ALIASES.get(name, name) for name in definitions(source).names}
-
-
 def function_lines(source: str) -> dict[str, list[tuple[int, int]]]:
     """Return the first and the last lines, from 1, of a file's functions and of what each uses, by kind of function."""
     if source.count("\n") >= MOST_LINES:
         return {}
-    return {kind: _used(source, {kind}) for kind in sorted(_kinds(source))}
+    return {kind: _used(source, {kind}) for kind in sorted(defined_kinds(source))}
 
 
 def _used(source: str, kinds: Collection[str]) -> list[tuple[int, int]]:

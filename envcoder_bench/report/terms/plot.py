@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.core.words import fixed, shorten
+from envcoder_bench.core.words import decimal_places, fixed, shorten
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -23,7 +23,6 @@ from envcoder_bench.report.figures import (
 )
 from envcoder_bench.report.terms.table import NAME_WIDTH
 from envcoder_bench.results.effects import Study
-from envcoder_bench.results.ranking import decimal_places
 from envcoder_bench.shaping.variants import label, short
 
 MOST_PANELS = 6

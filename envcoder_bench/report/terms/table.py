@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from envcoder_bench.core.words import aligned, counted, fixed, join_some, number, shorten, wrap
+from envcoder_bench.core.words import aligned, counted, decimal_places, fixed, join_some, number, shorten, wrap
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.intervals import Axis
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.table import numbers
 from envcoder_bench.results.effects import NO_EFFECT, Effect, Study
 from envcoder_bench.results.pairs import MOST_SEEDS, POWER
-from envcoder_bench.results.ranking import decimal_places
 from envcoder_bench.results.speed import SHARE
 from envcoder_bench.shaping.variants import FACTORS, label
 

@@ -35,8 +35,7 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
     if len(set(places)) == len(places):
         return ranked
     try:
-        status = folder.points.stat()
-        return rank(rows, *evaluated, _points(folder.points, status.st_mtime_ns, status.st_size), looks)
+        return rank(rows, *evaluated, _points(folder), looks)
     except (OSError, ValueError) as error:  # a ranking must not depend on it
         log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
         return ranked
@@ -55,18 +54,22 @@ def run_model(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> Fitn
 
 def ranks_held(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> LastQuarter | None:
     """Return how well the ranks agree over the last quarter of the training; None if it is unknown."""
-    complete = {row.key for row in rows if row.measured and not row.stopped_at}
+    complete = {row.key for row in rows if row.whole}
     try:
-        status = folder.points.stat()
-        points = _points(folder.points, status.st_mtime_ns, status.st_size)
+        points = _points(folder)
     except (OSError, ValueError):  # ``rank_run`` warns where it matters
         return None
     short = None if cfg.evaluation.record else cfg.evaluation.point_steps
     return last_quarter(points, complete, bounds_of(folder, cfg), short)
 
 
+def _points(folder: RunFolder) -> list[Point]:
+    status = folder.points.stat()
+    return _read_points(folder.points, status.st_mtime_ns, status.st_size)
+
+
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times
-def _points(path: Path, changed: int, size: int) -> list[Point]:
+def _read_points(path: Path, changed: int, size: int) -> list[Point]:
     return read_points(path)
 
 
@@ -139,7 +142,7 @@ def run_studies(
         return []
     points: list[Point] = []
     try:
-        points = read_points(folder.points)
+        points = _points(folder)
     except (OSError, ValueError) as error:  # the effects on fitness do not depend on it
         log.warning("%s cannot be read, so that the speed of learning is not compared: %s", folder.points, error)
     return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(folder, cfg), looks_at(folder, cfg))

@@ -33,7 +33,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +41,16 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UnknownKey, UserError, near_matches, user_input
-from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
+from envcoder_bench.core.files import (
+    LOCK,
+    digest,
+    disk_trouble,
+    file_digest,
+    locked,
+    read_json,
+    refuse_taken,
+    write_atomic,
+)
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.yaml_files import to_yaml
@@ -359,7 +367,7 @@ class RunFolder:
         if self.provenance is not None:
             tables = [path for path in (self.results, *self.logs) if path.is_file()]
             states = {name: d for name, d in self.provenance.files.items() if name.startswith(f"{self.states.name}/")}
-            self._record({**states, **{path.name: [_file_digest(path)] for path in tables}})
+            self._record({**states, **{path.name: [file_digest(path)] for path in tables}})
 
     @property
     def logs(self) -> list[Path]:
@@ -390,20 +398,11 @@ class RunFolder:
         name = path.relative_to(self.path).as_posix()
         if self.provenance is None or name not in self.provenance.files:
             return False
-        present = _file_digest(path)
+        present = file_digest(path)
         if present not in self.provenance.files[name]:
             return True
         self.provenance.files[name] = [present]  # the next write keeps it
         return False
-
-
-def digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _RESTORE = "restore the task's files, or begin a new run"

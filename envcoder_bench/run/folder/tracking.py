@@ -1,19 +1,19 @@
 """The trackers of a run: TensorBoard always, Weights & Biases on request."""
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench.core.errors import message_line
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.settings import select
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.results.rows import read_results
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.kinds import ALIASES
-from envcoder_bench.shaping.text import defined_types
+from envcoder_bench.shaping.text import defined_kinds
 from envcoder_bench.shaping.variants import TRAIN, label
 from envcoder_bench.tasks.base import BASELINES
 
@@ -46,9 +46,9 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
     # what differs between candidates is what they define
     rows = {}
     for source in sources:
-        kinds = [ALIASES.get(name, name) for name in defined_types(source.source)]
+        kinds = defined_kinds(source.source)
         if cfg.shaper_types is not None and source.name not in BASELINES:
-            kinds = [name for name in kinds if name in cfg.shaper_types]
+            kinds = kinds.intersection(cfg.shaper_types)
         types = " ".join(sorted(kinds))
         values = {label(key): value for key, value in source.overrides.items()}
         rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared, **values}
@@ -60,7 +60,7 @@ def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     wandb = cfg.wandb
     if not wandb.enabled:
         return None
-    key = hashlib.sha256(f"{folder.path.name} {folder.begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    key = digest(f"{folder.path.name} {folder.begun}")[:12]
     return WandbSettings(
         wandb.project, wandb.group or folder.path.name, folder.path, key, wandb.entity, wandb.mode, tuple(wandb.tags)
     )
@@ -91,4 +91,4 @@ def log_report(run: Path, page: Path, videos: Mapping[str, Path]) -> None:
         config = {"task": str(cfg.task.name), "seeds": int(cfg.seeds), "iterations": int(cfg.learning_iterations)}
         log_ranking(settings, ranked, config, page, videos)
     except Exception as error:  # results must not depend on it
-        log.warning("W&B: the report could not be logged: %s", " ".join(str(error).split()) or type(error).__name__)
+        log.warning("W&B: the report could not be logged: %s", message_line(error))

@@ -9,11 +9,8 @@ checks its candidates on a state from there, too.
 """
 
 import contextlib
-import ctypes
-import hashlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcoder_bench.compile.cache import code_digest
+from envcoder_bench.compile.helper_process import end_with_parent, start_helper
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.spec import Can
@@ -29,7 +28,6 @@ from mujoco_batches.process import usable_cpus
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start
-_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.run.prepare.ahead import main; main()"
 
 
 class Order(NamedTuple):
@@ -75,24 +73,17 @@ def is_useful(spec: RunSpec) -> bool:
 
 def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
     """Start a process: the first one prepares all candidates and compiles, the others share the work before it."""
-    path = [os.path.abspath(entry) for entry in sys.path]
     with tempfile.TemporaryFile() as file:  # a pipe would make this process wait until the other one reads it
         pickle.dump((order, part, parts, os.getpid()), file)
         file.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-c", _BOOT.format(path=path)],
-            stdin=file,
-            stdout=subprocess.DEVNULL,  # the run itself finds the same faults, and says so
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # so that Ctrl-C does not reach it
-        )
+        return start_helper(main, file)  # without output: the run itself finds the same faults, and says so
 
 
 def _mark(folder: Path, cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
     """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
     texts = [(source.name, source.source) for source in (*sources, *([] if fitness is None else [fitness]))]
-    key = repr((code_digest(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
-    return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
+    key = repr((code_digest(), to_yaml(cfg.plain()), texts))
+    return folder / "ahead" / digest(key)[:32]
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -102,9 +93,7 @@ def _end(process: subprocess.Popen) -> None:
 
 def main() -> None:
     """Do a part of the work; the parent ends this process earlier if its run ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
+    end_with_parent()
     if hasattr(os, "nice"):
         os.nice(5)  # the parent's own work first
     order, part, parts, parent = pickle.load(sys.stdin.buffer)

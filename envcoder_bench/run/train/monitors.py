@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,23 @@ _CHECK = "check its logarithms, roots and divisions"
 MOST_GROWTH = 5.0  # a policy that learns at most doubles the standard deviation of its actions
 
 
+class _Once:
+    """The candidates of a wave that have a problem, each named once.
+
+    Args:
+        names: the candidate of each group.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._told = list(dict.fromkeys(names)), set[str]()
+
+    def whose(self, affected: Collection[str]) -> str:
+        """Return in words which candidates are affected that were not before; empty if there are none."""
+        new = [name for name in self._names if name in affected and name not in self._told]
+        self._told.update(new)
+        return "all candidates" if len(new) == len(self._names) > 1 else join_some(new, MOST_NAMED)
+
+
 class PhysicsMonitor:
     """Reports dropped contacts and warnings of the simulator once during a wave.
 
@@ -29,7 +46,7 @@ class PhysicsMonitor:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
-        self._overflowed: set[str] = set()
+        self._overflowed = _Once(names)
         self._reported: dict[str, int] = {}  # count by a warning's text when it was last reported
         self._warnings: dict[str, int] = {}
         self._blow_ups: dict[str, int] = {}
@@ -43,13 +60,9 @@ class PhysicsMonitor:
             warnings: number of the simulator's warnings so far, by text.
         """
         self._blow_ups, self._warnings = _total(self._names, blow_ups), dict(warnings)
-        overflowed = _total(self._names, overflows)
-        new = [name for name in overflowed if name not in self._overflowed]
-        self._overflowed.update(new)
         lines = []
-        if new:
-            everyone = len(overflowed) == len(set(self._names)) > 1
-            whose = "all candidates" if everyone else join_some(new, MOST_NAMED)
+        whose = self._overflowed.whose(_total(self._names, overflows))
+        if whose:
             lines.append(
                 f"the simulation dropped contacts of {whose} for lack of room: "
                 f"do not trust their results, {CONTACTS_HINT}"
@@ -105,20 +118,17 @@ class FitnessMonitor:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = list(names)
-        self._reported: set[str] = set()
+        self._names, self._faulty = list(names), _Once(names)
 
     def lines(self, evaluation: GroupedVecTask, episodes: Episodes, groups: Sequence[int], iteration: int) -> list[str]:
         """Return a message if there are new ones among ``groups``, which have not failed."""
         finite = torch.isfinite(episodes.fitness).all(dim=1).tolist()  # one sync with a CUDA device
         faulty = [g for g in groups if not finite[g]]
-        new = [name for name in dict.fromkeys(self._names[g] for g in faulty) if name not in self._reported]
-        if not new:
+        whose = self._faulty.whose({self._names[g] for g in faulty})
+        if not whose:
             return []
-        self._reported.update(new)
         numbers = episodes.fitness[faulty]
         numbers = numbers[~torch.isfinite(numbers)]
-        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new, MOST_NAMED)
         fault = replace(
             _fitness_fault(evaluation, faulty[0]),
             message=f"fitness is {_words(numbers)} for {whose} in the evaluation at iteration {iteration}",
@@ -153,7 +163,7 @@ class NoiseMonitor:
         for key in ("network", "space", "continuous", "sigma_init", "val"):
             value = (value or {}).get(key)  # a trainer may have other keys
         self._first = float(value or 0.0)  # logarithm of the standard deviation
-        self._reported: set[str] = set()
+        self._grown = _Once(names)
 
     def lines(self, entropy: Sequence[float], groups: Sequence[int], iteration: int) -> list[str]:
         """Return a message if there are new ones among ``groups``.
@@ -162,12 +172,9 @@ class NoiseMonitor:
             entropy: of the Gaussian policy of each group, nats.
         """
         most = math.log(MOST_GROWTH) + self._first + 0.5 + 0.5 * math.log(2 * math.pi)  # nats for each action
-        grown = {self._names[g] for g in groups if entropy[g] > most * self._action_dims[g]}
-        new = [name for name in dict.fromkeys(self._names) if name in grown - self._reported]
-        if not new:
+        whose = self._grown.whose({self._names[g] for g in groups if entropy[g] > most * self._action_dims[g]})
+        if not whose:
             return []
-        self._reported.update(new)
-        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new, MOST_NAMED)
         return [
             f"the exploration noise of {whose} is more than {MOST_GROWTH:.0f} times the initial one at iteration"
             f" {iteration}, and it should fall as a policy learns: lower train.params.config.entropy_coef if it is"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from envcoder_bench.core.files import digest
 
 MAX_CRASHES = 2  # a job that crashes so often at one place is bisected
 
@@ -39,7 +40,7 @@ class Job:
     @property
     def name(self) -> str:
         """A digest of the items, equal in every process that resumes the run."""
-        return hashlib.sha256(repr(self.items).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return digest(repr(self.items))[:16]
 
     def saved(self, iteration: int) -> None:
         """Record a checkpoint. A crash after it has another cause than those at earlier iterations."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from envcoder_bench.core.errors import NoWorker, UserError
+from envcoder_bench.core.errors import NoWorker, UserError, message_line
 from envcoder_bench.run.workers.devices import Devices
 
 MIN_VERSION = (2, 60)
@@ -51,7 +51,7 @@ def ray_started(devices: Devices) -> Iterator[None]:
             with _signal_handlers_kept():
                 _start(ray, devices)
         except Exception as error:
-            reason = " ".join(str(error).split())[:600]
+            reason = message_line(error)[:600]
             if address is None:
                 raise UserError(f"Ray cannot be started: {reason}") from error
             hint = "if the cluster requires a token, set RAY_AUTH_MODE=token here, too (docs/scale.md)"
@@ -97,7 +97,7 @@ def restart_node(devices: Devices) -> None:
         try:
             _start(ray, devices)
         except Exception as error:
-            raise NoWorker(f"Ray cannot be started again: {' '.join(str(error).split())[:600]}") from error
+            raise NoWorker(f"Ray cannot be started again: {message_line(error)[:600]}") from error
 
 
 def _check_address(address: str) -> None:

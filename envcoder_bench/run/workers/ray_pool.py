@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from envcoder_bench.core.errors import NoWorker, UserError
+from envcoder_bench.core.errors import NoWorker, UserError, message_line
 from envcoder_bench.core.run_log import flush_messages
 from envcoder_bench.run.workers.devices import Devices
 from envcoder_bench.run.workers.head import Pool
@@ -198,7 +198,7 @@ class RayPool(Pool):
 
 def _loss(error: Exception) -> WorkerLost:
     """Return why an actor died, from Ray's error message."""
-    text = " ".join(str(error).split())
+    text = message_line(error)
     if any(words in text for words in ("node has died", "node died", "node was dead")):
         return WorkerLost("its node failed", is_crash=False)
     if "running low on memory" in text:  # killed by Ray's memory monitor

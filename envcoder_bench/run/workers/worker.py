@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import platform
@@ -21,6 +20,7 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, is_out_of_memory, user_input
+from envcoder_bench.core.files import digest
 from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, listening, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.results.logs import RunLogs
@@ -264,7 +264,7 @@ def code_digest(task: TaskSpec) -> str:
 
     Other registered tasks are not included, because the workers do not have them.
     """
-    return hashlib.sha256(f"{package_code()} {task.digest}".encode()).hexdigest()
+    return digest(f"{package_code()} {task.digest}")
 
 
 # messages to the head

@@ -14,7 +14,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings
-from envcoder_bench.core.words import counted
+from envcoder_bench.core.words import counted, join_words
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
@@ -335,7 +335,7 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     both_actions = sum(any(kind in name for kind in ACTION_TYPES) for name in names) > 1
-    text = f"any of {', '.join(names[:-1])} and {names[-1]}, as many as the idea needs"
+    text = f"any of {join_words(names)}, as many as the idea needs"
     return f"{text} (of the two action functions one at most)" if both_actions else text
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.yaml_files import parse_plain
 from envcoder_bench.search.providers.base import Provider, Reply, Request, max_input_tokens
@@ -167,7 +167,7 @@ def read_prices(path: Path | None = None) -> dict[str, Price]:
     try:
         content = _parsed(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+        raise UserError(f"{path} cannot be read: {message_line(error)}") from error
     models = content.get("models") if isinstance(content, dict) else None
     if not isinstance(models, dict):
         raise UserError(f"{path}: the key 'models' is missing; see cfg/prices.yaml as it was shipped")

@@ -272,7 +272,7 @@ class Model:
             cause = error.__cause__ or error
             raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}{_tried(error)}") from error
         except (sdk.APIError, ValueError) as error:  # it is not JSON
-            if type(error) is sdk.APIError:  # of http_client
+            if type(error) is sdk.APIError:  # http_client refused the reply
                 raise ProviderError(f"{who}: {self._silence}{_tried(error, unsent=1)}") from error
             text = hide(str(getattr(error, "doc", error)))
             if _web_page(text):

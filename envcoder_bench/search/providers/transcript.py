@@ -11,7 +11,6 @@ One JSON object a line::
 If the writer is killed, the last line may be incomplete; it is skipped. ``--llm replay:FILE`` plays a transcript.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from typing import Any
 from envcoder_bench import __version__
 from envcoder_bench.core.bounded import parse_json
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import no_links
+from envcoder_bench.core.files import digest, no_links
 from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
@@ -37,8 +36,7 @@ Key = tuple[str, str]  # the provider's name and the request's hash
 
 def content_hash(request: Request) -> str:
     """Return a hash of everything in a request but its label."""
-    content = json.dumps(_content(request), sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(content.encode("ascii")).hexdigest()
+    return digest(json.dumps(_content(request), sort_keys=True, ensure_ascii=True))
 
 
 def _content(request: Request) -> dict[str, Any]:

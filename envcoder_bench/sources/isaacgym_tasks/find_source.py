@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import message_line, near_matches
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.sources.isaacgym_tasks import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
 from envcoder_bench.sources.isaacgym_tasks.importing import (
@@ -159,7 +159,7 @@ def _composed(folder: Path, name: str, address: str) -> Config:
             train: Any = OmegaConf.to_container(composed.train, resolve=True) if "train" in composed else None
             return {"task": task, "train": train}
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = message_line(error)
         raise ValueError(f"--task {address}: {folder}/task/{name}.yaml cannot be composed: {reason}") from error
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, message_line
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.yaml_files import faults_of, unresolved
@@ -216,7 +216,7 @@ def _merged(file: Path) -> Any:
         with warnings.catch_warnings(action="ignore"), initialize_config_dir(str(file.parent), version_base="1.3"):
             composed = OmegaConf.to_container(compose(config_name=file.stem))
     except Exception as error:
-        raise ValueError(f"{file}: its defaults cannot be composed: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{file}: its defaults cannot be composed: {message_line(error)}") from error
     if _has_nameless(composed):  # how Hydra places files of the folders above
         raise ValueError(f"{file}: its defaults cannot be composed: a file in them has defaults with '..'")
     return composed

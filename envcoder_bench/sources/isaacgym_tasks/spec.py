@@ -1,6 +1,5 @@
 """The spec of a task of Isaac Gym code, and its folder with baselines and YAML files."""
 
-import hashlib
 import inspect
 import logging
 from collections.abc import Collection, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from envcoder_bench.core.files import write_shared
+from envcoder_bench.core.files import digest, write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import dotted, plain
 from envcoder_bench.sources.isaacgym_tasks.driver import TERMS
@@ -38,8 +37,8 @@ def isaac_spec(task: str) -> TaskSpec:
     if source.name in FOLDERS:
         source = replace(source, name=f"isaacgym_{source.name}")
     fitness = fitness_of(source.task_class)
-    digest = _digest(source, fitness)
-    folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
+    version = _digest(source, fitness)
+    folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{version}"
     write_folder(folder, source, fitness)
     train = folder / "train.yaml"
     code = Probed(source, fitness, folder)
@@ -51,7 +50,7 @@ def isaac_spec(task: str) -> TaskSpec:
         make=code.make,
         train=train if train.is_file() else None,
         source=source.address,
-        digest=digest,
+        digest=version,
         summary=f"{document[0] if document else source.task_class.__name__} ({source.address})",
         fitness_meaning="" if fitness is None else fitness.meaning,
         can=frozenset({Can.HALF_STEP} if "sim.substeps" in dotted(source.config) else ()),
@@ -102,7 +101,7 @@ def _config_key(config: Mapping[str, Any]) -> str:
 def _digest(source: Source, fitness: Fitness | None) -> str:
     text = source.file.read_text(encoding="utf-8", errors="replace")
     parts = [repr(source.config), text, unshaped(source, fitness), *map(repr, fitness[1:] if fitness else ())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return digest("\n".join(parts))[:16]
 
 
 def write_folder(folder: Path, source: Source, fitness: Fitness | None, facts: Facts | None = None) -> None:
