@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import psutil  # rl_games' own dependency
 
+from envcoder_bench.compile.helper_process import end_with_parent, start_helper
 from envcoder_bench.core.errors import message_line
-from envcoder_bench.core.helper_process import end_with_parent, start_helper
 from mujoco_batches.process import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcoder_bench.compile.cache import code_digest
+from envcoder_bench.compile.helper_process import end_with_parent, start_helper
 from envcoder_bench.core.files import digest
-from envcoder_bench.core.helper_process import end_with_parent, start_helper
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.spec import Can

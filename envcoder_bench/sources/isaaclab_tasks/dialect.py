@@ -14,10 +14,6 @@ from torch import Tensor
 from envcoder_bench.sources.isaaclab_tasks.draws import SharedDraws
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 
-# curriculum functions that compute each environment's numbers of its own, or of the counter of steps
-OF_ONE_ENVIRONMENT = ("terrain_levels_vel",)
-OF_THE_STEP = ("modify_reward_weight", "modify_env_param", "modify_term_cfg")
-
 
 class Terms(dict[str, Any]):
     """The terms of a section by name, which are also attributes, as code reads them in Isaac Lab's configs."""
@@ -35,7 +31,8 @@ class IsaacLabDialect(Dialect):
     """
 
     name, package = "Isaac Lab", "isaaclab"
-    harmless_curricula, branches = OF_ONE_ENVIRONMENT, False
+    of_one_environment, branches = ("terrain_levels_vel",), False
+    terms_of_the_step = ("modify_reward_weight", "modify_env_param", "modify_term_cfg")
 
     # configs
 
@@ -70,10 +67,6 @@ class IsaacLabDialect(Dialect):
 
     def reward_scale(self, cfg: Any, step_dt: float) -> float:
         return step_dt
-
-    def mixes_environments(self, cfg: Any) -> bool:
-        functions = [getattr(term.func, "__name__", "") for term in cfg.curriculum.values()]
-        return any(name not in (*OF_ONE_ENVIRONMENT, *OF_THE_STEP) for name in functions)
 
     def root_velocities(self, env: Any, term: Any) -> tuple[Tensor, Tensor]:
         data = env.scene[term.cfg.asset_name].data

@@ -18,7 +18,8 @@ class MjlabDialect(Dialect):
     """mjlab's words: configs are dataclasses, and each section is a dict of them."""
 
     name = package = "mjlab"
-    harmless_curricula = ("commands_vel", "terrain_levels_vel")
+    of_one_environment, commands_of_the_step = ("terrain_levels_vel",), ("commands_vel",)
+    terms_of_the_step = ("reward_curriculum", "termination_curriculum", "reward_weight")
 
     @property
     def keeps_timers(self) -> bool:  # type: ignore[override]

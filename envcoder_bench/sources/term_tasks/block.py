@@ -16,12 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.sources.term_tasks import SECTIONS
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
+from envcoder_bench.sources.term_tasks.group_curricula import GroupCurricula, numbers_of, set_number
+from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
 from envcoder_bench.sources.term_tasks.parts import in_capture, side_by_side
-from envcoder_bench.sources.term_tasks.patches import changes_terms
+from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
+from envcoder_bench.sources.term_tasks.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 
@@ -29,14 +32,26 @@ ReportFault = Callable[[Sequence[int], Exception], None]  # groups of the task, 
 
 
 class Named:
-    """A term's function, which draws random numbers in the name of the term."""
+    """A term's function, which draws random numbers in the name of the term.
 
-    def __init__(self, func: Any, name: str) -> None:
-        self._func, self._name = func, name
+    Attributes:
+        cfg: the config with the parameters of some groups; None: those that it is called with.
+    """
+
+    def __init__(self, func: Any, name: str, settings: Settings) -> None:
+        self._func, self._name, self._settings = func, name, settings
+        self.cfg: Any = None
+        self.shared: Shared | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._settings.run(self.shared, functools.partial(self._called, args, kwargs), self._func)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], users: Tensor | None) -> Any:
         rename_stream(self._name)
-        return self._func(*args, **kwargs)
+        if users is not None and len(args) > 1:  # an event, of some environments or of all
+            ids = EnvIds.of(users) if args[1] is None else EnvIds.of(args[1].mask & users, args[1].as_subclass(Tensor))
+            args = (args[0], ids, *args[2:])
+        return self._func(*args, **(kwargs if self.cfg is None else self._settings.dialect.get(self.cfg, "params")))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
@@ -49,108 +64,6 @@ class Unlogged(dict[str, Tensor]):
 
     def items(self) -> Any:
         return ()
-
-
-class Terms:
-    """The terms of a section as a curriculum reads and changes them: ``env.reward_manager``."""
-
-    table: TermTable
-
-    @property
-    def active_terms(self) -> list[str]:
-        return list(dict.fromkeys(term.name for term in self.table.terms))
-
-    def get_term_cfg(self, name: str) -> Any:
-        """Return the config of a term, whose weight and parameters a curriculum may set."""
-        return self._term(name).cfg
-
-    def set_term_cfg(self, name: str, cfg: Any) -> None:
-        """Replace the config of a term."""
-        self._term(name).cfg = cfg
-
-    def _term(self, name: str) -> Term:
-        for term in self.table.terms:
-            if term.name == name:
-                return term
-        there = ", ".join(self.active_terms)
-        message = f"a curriculum or event reads the term '{name}' of {self.table.section}; there are {there}"
-        raise ValueError(f"{message}: patch the curriculum, too")
-
-
-class Rewards(Terms):
-    """The reward terms of a block whose groups have the same ones, as ``RewardManager`` has them.
-
-    Commands and observations of some packages read its private parts.
-
-    Args:
-        block: ``world.reads_rewards`` says whether the task's own code reads them; then blocks differ in rewards, too.
-    """
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-        self.sums: Tensor | None = None  # of the weighted terms since an episode began; None until someone reads it
-
-    @property
-    def active_terms(self) -> list[str]:
-        self._refuse_mixed()
-        return super().active_terms
-
-    def _term(self, name: str) -> Term:
-        self._refuse_mixed()
-        return super()._term(name)
-
-    @property
-    def _term_names(self) -> list[str]:
-        return self.active_terms
-
-    @property
-    def _term_cfgs(self) -> list[Any]:
-        self._refuse_mixed()
-        return [term.cfg for term in self.table.terms]
-
-    @property
-    def _step_reward(self) -> Tensor:
-        """Weighted terms of the last step, per second if the config scales them by the step: ``(n, terms)``."""
-        names = self.active_terms
-        return self._block.reward_terms[:, : len(names)] / self._block.reward_scale
-
-    @property
-    def _episode_sums(self) -> dict[str, Tensor]:
-        """Weighted terms of an episode so far, by name."""
-        names = self.active_terms
-        if self.sums is None:
-            self.sums = torch.zeros_like(self._block.reward_terms)
-        return {name: self.sums[:, k] for k, name in enumerate(names)}
-
-    def _refuse_mixed(self) -> None:
-        world = self._block.world
-        world.has_read_rewards = True
-        if not (world.reads_rewards or changes_terms(world.dialect, self._block.cfg)):
-            message = "env.reward_manager is there for the task's own code and for curricula"
-            raise UserError(f"{message}: a candidate's other terms cannot read it")
-
-
-class Terminations(Terms):
-    """Which episodes end, as reward terms read it from ``env.termination_manager``.
-
-    Attributes:
-        terminated, time_outs: ``(n,)`` bool.
-    """
-
-    def __init__(self, num_envs: int, device: torch.device) -> None:
-        self.terminated = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        self.time_outs = torch.zeros_like(self.terminated)
-        self.values: dict[str, Tensor] = {}
-
-    @property
-    def dones(self) -> Tensor:
-        return self.terminated | self.time_outs
-
-    def get_term(self, name: str) -> Tensor:
-        """Return which episodes a term ends."""
-        if name not in self.values:
-            self.values[name] = torch.zeros_like(self.terminated)
-        return self.values[name]
 
 
 class Block:
@@ -200,9 +113,11 @@ class Block:
         self._dt = torch.zeros(self._n, device=self._device)
         self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
-        self.is_alone = world.dialect.mixes_environments(self.cfg)
+        self.settings = Settings(self.dialect, size, self._device, _objects_of(self.env.scene))
+        self.group_curricula: GroupCurricula | None = None
         # what a curriculum may change in configs
-        self._may_have_new_settings, self._settings, self._contents = True, None, None
+        self._may_have_new_settings, self._before, self._contents = True, None, None
+        self._outdated = False  # whether graphs are, as a curriculum has set something for some groups
 
     @property
     def reward_terms(self) -> Tensor:
@@ -231,12 +146,13 @@ class Block:
     def load(self) -> None:
         """Construct the managers, in the order of mjlab."""
         cfg, dialect = self.cfg, self.dialect
-        with self._drawing("events", -1):
+        with self.drawing_in("events", -1):
             self._add("event_manager", dialect.event_manager(cfg, self.env))
-        for name, term in dialect.event_terms(self.event_manager):
-            self._name(term, f"events/{name}")
+        events = [
+            (name, term, self._name(term, f"events/{name}")) for name, term in dialect.event_terms(self.event_manager)
+        ]
         commands = copy.deepcopy(dialect.terms(cfg, "commands"))  # a curriculum changes them
-        with self._drawing("commands", -1):
+        with self.drawing_in("commands", -1):
             manager = dialect.command_manager(dialect.with_terms(cfg, "commands", commands), self.env)
             self._add("command_manager", manager)
         self._load_observations()
@@ -246,8 +162,14 @@ class Block:
         rewards = Rewards(self)
         self._add("reward_manager", rewards)
         self.rewards = rewards.table = self._table("rewards")
+        terms = dialect.terms(cfg, "curriculum")
+        if judges_groups(dialect, cfg):
+            rewards.sums = torch.zeros_like(self.reward_terms)
+            self.group_curricula = GroupCurricula(self, {name: named for name, _, named in events})
+            terms = {name: term for name, term in terms.items() if name not in self.group_curricula.names}
         self._weights = [self._weight(term) for term in self.rewards.terms]
-        self._add("curriculum_manager", dialect.curriculum_manager(cfg, self.env))
+        manager = dialect.curriculum_manager(dialect.with_terms(cfg, "curriculum", terms), self.env)
+        self._add("curriculum_manager", manager)
         self._add("metrics_manager", dialect.metrics_manager(cfg, self.env))
 
     def _add(self, name: str, manager: Any) -> None:
@@ -260,7 +182,7 @@ class Block:
         for first, last in runs([frozen(self.dialect.terms(cfg, "observations")) for cfg in self.configs]):
             rows = slice(first * self.size, last * self.size)
             env = self.part(rows)
-            with self._drawing("observations", -1, rows):
+            with self.drawing_in("observations", -1, rows):
                 try:
                     manager = self.dialect.observation_manager(self.configs[first], env)
                 except FAULTS as error:
@@ -271,14 +193,16 @@ class Block:
                     self._name(term, f"observations/{group}/{name}")
             self.observation_managers.append((manager, rows))
 
-    def _name(self, term: Any, name: str) -> None:
+    def _name(self, term: Any, name: str) -> Named:
         """Let the function of a term draw random numbers in its name."""
-        self.dialect.put(term, "func", Named(self.dialect.get(term, "func"), name))
+        named = Named(self.dialect.get(term, "func"), name, self.settings)
+        self.dialect.put(term, "func", named)
+        return named
 
     def startup(self) -> None:
         """Apply the events of mode ``startup``."""
         if "startup" in self.event_manager.available_modes:
-            with self._drawing("events/startup", -1):
+            with self.drawing_in("events/startup", -1):
                 self.event_manager.apply(mode="startup")
 
     # one control step
@@ -362,15 +286,58 @@ class Block:
                 with self._masked(f"events/{mode}"):
                     self.event_manager.apply(mode=mode, dt=self.env.step_dt)
 
-    def curriculum(self, mask: Tensor) -> None:
-        """Evaluate the curriculum; ``mask`` ``(n,)``: where episodes begin."""
+    def curriculum(self, mask: Tensor, groups: Sequence[int]) -> None:
+        """Evaluate the curriculum.
+
+        Args:
+            mask: ``(n,)`` where episodes begin.
+            groups: those of the block in which one begins.
+        """
         get, self._may_have_new_settings = self.dialect.get, True
-        for name, term in self.dialect.curriculum_terms(self.curriculum_manager):
-            with self._masked(f"curriculum/{name}"):
-                get(term, "func")(self.env, EnvIds.of(mask), **get(term, "params"))
+        shared = dict(self.dialect.curriculum_terms(self.curriculum_manager))
+        for name in self.dialect.terms(self.cfg, "curriculum"):
+            if name in shared:
+                with self._masked(f"curriculum/{name}"):
+                    get(shared[name], "func")(self.env, EnvIds.of(mask), **get(shared[name], "params"))
+            elif self.group_curricula is not None and name in self.group_curricula.names:
+                for group, error in self.group_curricula.evaluate(name, mask, groups):
+                    self._stop_curriculum(group, error)
+        if self.group_curricula is not None and groups:
+            self._update_settings()
+
+    def active_groups(self) -> list[int]:
+        """Return the groups for which the curriculum may do something, if an episode begins."""
+        return [] if self.group_curricula is None else self.group_curricula.active(self.world.steps)
+
+    def _stop_curriculum(self, group: int, error: BaseException) -> None:
+        """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
+        if not any(self._is_patched(self.configs[group], section) for section in SECTIONS):
+            raise error
+        self._faults([self.groups.start + group], raised_in("curriculum", "", error))
+
+    def _update_settings(self) -> None:
+        """Let shared code run with what curricula have set for each group."""
+        self._outdated |= self.settings.update()
+        for k, term in enumerate(self.rewards.terms):
+            if term.shared.own:
+                self._outdated |= self._update_weight(k, term)
+
+    def _update_weight(self, k: int, term: Term) -> bool:
+        """Compute the weights of a term anew; return whether graphs are outdated."""
+        before, after = self._weights[k][0], self._weight(term)
+        if isinstance(before, Tensor) and isinstance(after[0], Tensor):
+            before.copy_(after[0])
+            return False
+        self._weights[k] = after
+        if not after[1]:
+            self._write(term, torch.zeros(term.rows.stop - term.rows.start, device=self._device))
+        return isinstance(after[0], Tensor) or after[0] != before
 
     def has_new_settings(self) -> bool:
         """Return whether a curriculum, or a checkpoint, has changed numbers of configs since the last call."""
+        if self.group_curricula is not None:
+            outdated, self._outdated = self._outdated, False
+            return outdated
         if not (self._has_curriculum and self._may_have_new_settings):
             return False
         self._may_have_new_settings = False
@@ -379,11 +346,13 @@ class Block:
         configs = [*(term.cfg for _, term in self._commands()), *events, *terms]
         if self._contents is not None and self._contents.are_in(configs):
             return False
-        before, self._settings, self._contents = self._settings, frozen(configs), Contents(configs)
-        return self._settings != before
+        before, self._before, self._contents = self._before, frozen(configs), Contents(configs)
+        return self._before != before
 
     def get_numbers(self) -> dict[str, Tensor]:
         """Return the numbers of configs that a curriculum may have set."""
+        if self.group_curricula is not None:
+            return self.group_curricula.numbers()
         if not self._has_curriculum:
             return {}
         return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
@@ -391,25 +360,21 @@ class Block:
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
         self._may_have_new_settings = True
+        if self.group_curricula is not None:
+            self.group_curricula.restore(numbers)
+            self._update_settings()
+            return
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
-                value = numbers[path].tolist()
-                self.dialect.put(owner, key, type(x)(value))
+                set_number(self.dialect, owner, key, type(x)(numbers[path].tolist()))
 
-    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, str, Any]]:
+    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
         """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
         configs = [(f"commands/{name}", term.cfg) for name, term in self._commands()]
         for table in (self.rewards, self.ends):
             configs += [(f"{table.section}/{k}", term.cfg) for k, term in enumerate(table.terms)]
-        while configs:
-            path, config = configs.pop()
-            for key in self.dialect.keys(config):
-                x = self.dialect.get(config, key)
-                parts = x if isinstance(x, (tuple, list)) else (x,)
-                if parts and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in parts):
-                    yield f"{path}/{key}", config, key, x
-                elif self.dialect.keys(x):
-                    configs.append((f"{path}/{key}", x))
+        for path, config in configs:
+            yield from numbers_of(self.dialect, config, path)
 
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
@@ -418,7 +383,7 @@ class Block:
             if "reset" in self.event_manager.available_modes:
                 self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
         step, name = self.draws.step, "observations/reset"
-        with self._drawing(name, step):
+        with self.drawing_in(name, step):
             for manager, rows in self.observation_managers:
                 with self._stream(name, step, rows), FixedShapes(rows.stop - rows.start, name):
                     manager.reset(EnvIds.of(mask[rows]))
@@ -427,9 +392,8 @@ class Block:
             if self.reward_manager.sums is not None:
                 self.reward_manager.sums.masked_fill_(mask.unsqueeze(1), 0.0)
             for name, term in self._commands():
-                rename_stream(f"commands/{name}/reset")
                 term.metrics = Unlogged(term.metrics)
-                term.reset(env_ids)
+                self._of_command(name, term, functools.partial(self._reset_command, name, term, mask))
                 term.metrics = dict(term.metrics)
                 for value in term.metrics.values():
                     value.masked_fill_(mask, 0.0)
@@ -439,6 +403,8 @@ class Block:
             for manager in (self.curriculum_manager, self.metrics_manager):
                 for term in self.dialect.kept_terms(manager):
                     self.dialect.get(term, "func").reset(env_ids=env_ids)
+        if self.group_curricula is not None:
+            self.group_curricula.reset(mask)
 
     def command(self, mask: Tensor) -> None:
         """Advance the commands; where ``mask`` ``(n,)`` is True an episode has begun, and timers stay full."""
@@ -447,12 +413,27 @@ class Block:
             dt = self._dt.fill_(dt).masked_fill_(mask, 0.0)
         with self._masked("commands"):
             for name, term in self._commands():
-                rename_stream(f"commands/{name}")
-                term.compute(dt)
+                self._of_command(name, term, functools.partial(self._advance_command, name, term, dt))
+
+    def _of_command(self, name: str, term: Any, call: Callable[[Tensor | None], None]) -> None:
+        """Run a command's code with the config of each group."""
+        self.settings.run(self.settings.commands.get(name), call, term, reads=False)
+
+    def _reset_command(self, name: str, term: Any, mask: Tensor, users: Tensor | None) -> None:
+        rename_stream(f"commands/{name}/reset")
+        term.reset(EnvIds.of(mask if users is None else mask & users))
+
+    def _advance_command(self, name: str, term: Any, dt: Any, users: Tensor | None) -> None:
+        rename_stream(f"commands/{name}")
+        self._shapes.only = users
+        try:
+            term.compute(dt)
+        finally:
+            self._shapes.only = None
 
     def observe(self) -> None:
         """Compute the observations of the actor and the critic, once per step."""
-        with self._drawing("observations", self.draws.step):
+        with self.drawing_in("observations", self.draws.step):
             for manager, rows in list(self.observation_managers):
                 try:
                     with self._stream("observations", self.draws.step, rows):
@@ -518,11 +499,12 @@ class Block:
         A curriculum that the group has patched, too, may set the terms that it names.
         """
         allowed = self._named_by_own_curriculum()
+        tables = {"rewards": self.rewards, "terminations": self.ends}
         live = {
-            "rewards": {term.name: term.cfg for term in self.rewards.terms},
-            "terminations": {term.name: term.cfg for term in self.ends.terms},
-            "commands": {name: term.cfg for name, term in self._commands()},
+            section: {term.name: term.cfg if term.shared is None else term.shared.of(0) for term in table.terms}
+            for section, table in tables.items()
         }
+        live["commands"] = {name: term.cfg for name, term in self._commands()}
         for section, terms in live.items():
             registered, patched = (self.dialect.terms(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
             for name, cfg in terms.items():
@@ -553,6 +535,10 @@ class Block:
 
     # parts
 
+    def rows_of(self, group: int) -> slice:
+        """Return the environments of a group."""
+        return slice(group * self.size, (group + 1) * self.size)
+
     def part(self, rows: slice) -> Any:
         """Return some environments of the block as terms see them, with its managers."""
         return self.env if rows == slice(0, self._n) else self.world.part(self, rows)
@@ -565,8 +551,10 @@ class Block:
         """Return the weights of a term, a number or ``(rows,)``, and whether any is not 0."""
         name = term.name
         groups = range(term.rows.start // self.size, term.rows.stop // self.size)
+        own = {} if term.shared is None else term.shared.own
         of_group = {
-            g: self.dialect.get(self.dialect.terms(self.configs[g], "rewards")[name], "weight") for g in term.groups
+            g: self.dialect.get(own.get(g, self.dialect.terms(self.configs[g], "rewards")[name]), "weight")
+            for g in term.groups
         }
         if len(set(of_group.values())) == 1:
             weight = of_group[min(of_group)]
@@ -583,8 +571,8 @@ class Block:
 
     @property
     def _plain(self) -> bool:
-        """Whether no curriculum sets weights."""
-        return not self._has_curriculum or not changes_terms(self.dialect, self.cfg)
+        """Whether no curriculum sets weights of all groups."""
+        return self.group_curricula is not None or not changes_terms(self.dialect, self.cfg)
 
     def _is_patched(self, cfg: Any, section: str) -> bool:
         """Return whether a config has other terms in a section than the registered one."""
@@ -608,7 +596,7 @@ class Block:
             return None
         try:
             with self.world.parts.noting(term):
-                return term()
+                return self.settings.run(term.shared, lambda _: term(), term.func)
         except FAULTS as error:
             if self.world.parts.capturing or not (term.foreign or self._is_changed(term)):
                 raise
@@ -636,7 +624,7 @@ class Block:
         return TermStream(name, self.draws.seeds[rows], self.draws.lanes[rows], step)
 
     @contextmanager
-    def _drawing(self, name: str, step: int | Tensor, rows: slice = slice(None)) -> Iterator[None]:
+    def drawing_in(self, name: str, step: int | Tensor, rows: slice = slice(None)) -> Iterator[None]:
         """Let the code inside the block draw in the name ``name``, for some environments of the block."""
         with self._stream(name, step, rows), drawing(), torch.no_grad():
             yield
@@ -645,8 +633,14 @@ class Block:
     def _masked(self, name: str) -> Iterator[None]:
         """Run the framework's code for some environments."""
         self._shapes.name = name
-        with self._drawing(name, self.draws.step), self._shapes:
+        with self.drawing_in(name, self.draws.step), self._shapes:
             yield
+
+
+def _objects_of(scene: Any) -> list[Any]:
+    """Return what a scene holds, such as entities and sensors, and what these hold."""
+    held = [x for value in vars(scene).values() for x in (value.values() if isinstance(value, Mapping) else (value,))]
+    return [scene, *held]
 
 
 def same_terms(terms: Mapping[str, Any], others: Mapping[str, Any]) -> bool:

@@ -68,9 +68,9 @@ def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[t
         yield from _walk(root, name, seen, numbers)
 
 
-def held_by(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what one object keeps, as ``held`` with numbers."""
-    return _walk(value, "", set(), numbers=True)
+def held_by(value: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what one object keeps, as ``held`` with numbers; objects with an id in ``seen`` are left out."""
+    return _walk(value, "", set() if seen is None else seen, numbers=True)
 
 
 def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,7 +21,9 @@ class Dialect(ABC):
 
     Attributes:
         name: of the framework, for messages; ``package`` is the one of its code.
-        harmless_curricula: names of curriculum functions that set neither weights nor parameters of other terms.
+        of_one_environment: names of curriculum functions that set nothing but numbers of single environments.
+        commands_of_the_step, terms_of_the_step: names of those that set numbers of commands, or of other terms, by the
+            counter of steps alone. All others are taken to read what a group's environments did.
         keeps_timers: whether a command's ``compute`` takes seconds per environment, so that its timer stays full in
             the step in which an episode begins; otherwise it takes the seconds of a step.
         branches: whether terms may run beside each other in a graph: they share no data that the first one computes.
@@ -29,7 +31,9 @@ class Dialect(ABC):
 
     name: str
     package: str = ""
-    harmless_curricula: tuple[str, ...] = ()
+    of_one_environment: tuple[str, ...] = ()
+    commands_of_the_step: tuple[str, ...] = ()
+    terms_of_the_step: tuple[str, ...] = ()
     keeps_timers: bool = False
     branches: bool = True
 
@@ -100,13 +104,9 @@ class Dialect(ABC):
     def reward_scale(self, cfg: Any, step_dt: float) -> float:
         """Return the factor of all weights: seconds of a step, or 1."""
 
-    def mixes_environments(self, cfg: Any) -> bool:
-        """Return whether a curriculum sets numbers by what all environments of a block did.
-
-        Then each group has a block alone, and the curriculum is evaluated when an episode begins; otherwise in each
-        step.
-        """
-        return False
+    def is_of_one_environment(self, curriculum: Any) -> bool:
+        """Return whether a term of a curriculum sets nothing but numbers of single environments."""
+        return getattr(self.get(curriculum, "func"), "__name__", "") in self.of_one_environment
 
     @abstractmethod
     def root_velocities(self, env: Any, term: Any) -> tuple[Tensor, Tensor]:

@@ -57,8 +57,12 @@ class FixedShapes(TorchFunctionMode):
     Args:
         rows: the number of environments.
         name: what the code is, for messages; a caller may change it.
+
+    Attributes:
+        only: ``(rows,)`` bool, those that masks of environments may mean; None: all.
     """
 
+    only: Tensor | None = None
     asks = True  # a CPU whether a mask has any True; what follows is masked
 
     def __init__(self, rows: int, name: str = "") -> None:
@@ -85,12 +89,12 @@ class FixedShapes(TorchFunctionMode):
             args = tuple(x.as_subclass(Tensor)[x.mask] if isinstance(x, Chosen) else x for x in args)
         name = getattr(func, "__name__", "")
         if name in _SEARCHES and self._is_mask(args[0]):
-            ids = EnvIds.of(args[0])
+            ids = EnvIds.of(self._meant(args[0]))
             if kwargs.get("as_tuple", False):
                 return (ids,)
-            return EnvIds.of(args[0], ids.as_subclass(Tensor).unsqueeze(1))
+            return EnvIds.of(ids.mask, ids.as_subclass(Tensor).unsqueeze(1))
         if name == "where" and len(args) == 1 and not kwargs and self._is_mask(args[0]):
-            return (EnvIds.of(args[0]),)
+            return (EnvIds.of(self._meant(args[0])),)
         if func in _ANY and len(args) == 1 and not kwargs and self._is_mask(args[0]):
             return func(*args) if self.asks and not args[0].is_cuda else marked(Perhaps, func(*args))
         if func is Tensor.__bool__ and isinstance(args[0], Perhaps):
@@ -103,6 +107,9 @@ class FixedShapes(TorchFunctionMode):
 
     def _is_mask(self, x: Any) -> bool:
         return isinstance(x, Tensor) and x.dtype == torch.bool and x.dim() == 1 and x.shape[0] == self.rows
+
+    def _meant(self, mask: Tensor) -> Tensor:
+        return mask if self.only is None else mask & self.only
 
     def _chosen(self, ids: EnvIds, index: Any) -> Any:
         """Index an EnvIds: by a mask, or to add axes."""

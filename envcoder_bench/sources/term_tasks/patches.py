@@ -51,7 +51,7 @@ def patched_one(dialect: Dialect, base: Any, patch: Patches, actor: str) -> Any:
 def world_key(dialect: Dialect, cfg: Any, reads_rewards: bool = False) -> Any:
     """Return what groups of one block have in common; ``reads_rewards``: see ``TermFacts``."""
     sections = ["commands", "events", "curriculum"]
-    if changes_terms(dialect, cfg):  # it sets weights of all groups of the block
+    if changes_terms(dialect, cfg) and not judges_groups(dialect, cfg):  # it sets weights of all groups of the block
         sections += ["rewards", "terminations"]
     elif reads_rewards:
         sections.append("rewards")
@@ -60,8 +60,18 @@ def world_key(dialect: Dialect, cfg: Any, reads_rewards: bool = False) -> Any:
 
 def changes_terms(dialect: Dialect, cfg: Any) -> bool:
     """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
+    return _has_other_curricula(dialect, cfg, (*dialect.of_one_environment, *dialect.commands_of_the_step))
+
+
+def judges_groups(dialect: Dialect, cfg: Any) -> bool:
+    """Return whether a curriculum may read what the environments of a group did; it is then evaluated by group."""
+    of_the_step = (*dialect.commands_of_the_step, *dialect.terms_of_the_step)
+    return _has_other_curricula(dialect, cfg, (*dialect.of_one_environment, *of_the_step))
+
+
+def _has_other_curricula(dialect: Dialect, cfg: Any, names: Sequence[str]) -> bool:
     functions = (dialect.get(term, "func") for term in dialect.terms(cfg, "curriculum").values())
-    return any(getattr(function, "__name__", "") not in dialect.harmless_curricula for function in functions)
+    return any(getattr(function, "__name__", "") not in names for function in functions)
 
 
 def _changed(dialect: Dialect, section: str, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

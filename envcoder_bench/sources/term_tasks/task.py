@@ -138,10 +138,9 @@ class TermTask(Task):
         self.world.group_size = size
         self.world.place(groups.seeds, groups.lanes)
         keys = [world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]
-        alone = [dialect.mixes_environments(cfg) for cfg in configs]
         self.blocks: list[Block] = []
         with self.quiet():
-            for first, last in runs([(key, k if mixed else -1) for k, (key, mixed) in enumerate(zip(keys, alone))]):
+            for first, last in runs(keys):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 of_block, shared = range(first, last), (draws, self._note, self._buffers)
@@ -252,22 +251,27 @@ class TermTask(Task):
         self._begun = True
 
     def _advance_curricula(self) -> None:
-        """Evaluate the curricula: of a block that is a group alone where episodes begin, of others in each step."""
-        for block, begins in zip(self.blocks, self._where_episodes_begin()):
-            if begins or not block.is_alone:
-                block.attempt(block.curriculum, self._mask[block.rows])
+        """Evaluate the curricula: those by what a group did where episodes begin, others in each step."""
+        begins = self._where_episodes_begin()
+        for block in self.blocks:
+            block.attempt(
+                block.curriculum, self._mask[block.rows], [g for g, own in enumerate(block.groups) if begins[own]]
+            )
         self._drop_outdated_graphs()
 
     def _drop_outdated_graphs(self) -> None:
-        if self.world.parts.captures and any([block.has_new_settings() for block in self.blocks]):
+        if any([block.has_new_settings() for block in self.blocks]) and self.world.parts.captures:
             self.world.parts.drop()
 
     def _where_episodes_begin(self) -> list[bool]:
-        """Return for each block whether an episode begins in it, by one wait for the device, or none without need."""
-        if not any(block.is_alone for block in self.blocks):
-            return [False] * len(self.blocks)
-        groups = self._mask.view(-1, self._groups.size).any(1).tolist()
-        return [any(groups[block.groups.start : block.groups.stop]) for block in self.blocks]
+        """Return for each group whether its curriculum may act, as an episode begins, by one wait for the device."""
+        active = [block.groups.start + group for block in self.blocks for group in block.active_groups()]
+        result = [False] * (self.num_envs // self._groups.size)
+        if active:
+            begins = self._mask.view(-1, self._groups.size).any(1).tolist()
+            for group in active:
+                result[group] = begins[group]
+        return result
 
     def _begin(self) -> None:
         """Begin episodes in the simulated world."""

@@ -35,6 +35,7 @@ class Term:
         users: ``(rows,)`` bool, those that use it; None for all.
         groups: the block's groups that use it, and the index of the term in the config of each.
         foreign: whether a candidate's file defines the function.
+        shared: how it runs with configs of its groups; None: a curriculum sets none for single groups.
         eager, result: whether no graph can contain it, and its value ``(rows,)`` then, which graphs read.
     """
 
@@ -48,6 +49,7 @@ class Term:
     groups: dict[int, int]
     columns: Tensor | int
     foreign: bool
+    shared: Any = field(default=None)
     failed: bool = field(default=False)
     eager: bool = field(default=False)
     result: Tensor | None = field(default=None)

@@ -1,8 +1,8 @@
-"""Answer a robot's file, which may be a USD on a server, by a URDF or MJCF on this machine.
+"""Answer a robot's file, which may be a USD on a server, by a file on this machine.
 
 The first of these that has one is taken: the runner's ``--asset NAME=FILE``, ``assets.yaml`` in the working folder, the
 file itself if it is a URDF or MJCF, URDFs and MJCFs of the same name below the folder above the file's or those in
-``roots``, and robots that mjlab ships.
+``roots``, the file itself if it is a USD that can be read, and robots that mjlab ships.
 """
 
 import re
@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from isaaclab_mujoco.errors import AssetNotFound, UserError
+from mujoco_batches.assets import usd
 
 ENDINGS = (".urdf", ".xml", ".mjcf")
 given: dict[str, str] = {}  # what a file's path ends with -> a file, by --asset and assets.yaml
@@ -48,6 +49,11 @@ def _robot_file(name: str) -> Path:
         for found in sorted(_files(folder)):
             if found.name in tried:
                 return found
+    unread = ""
+    if path.suffix in usd.ENDINGS and path.is_file():
+        unread = usd.obstacle(path)
+        if not unread:
+            return path
     zoo = find_spec("mjlab")
     if zoo is not None and zoo.origin is not None:
         for pattern, file in ZOO.items():
@@ -56,7 +62,7 @@ def _robot_file(name: str) -> Path:
     places = ", ".join(str(folder) for folder in folders) or "no folder"
     raise AssetNotFound(
         f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, and mjlab's robots "
-        f"({'installed' if zoo else 'mjlab is not installed'}). "
+        f"({'installed' if zoo else 'mjlab is not installed'}){unread and f'; as to the USD, {unread}'}. "
         f"Give one: the line '{path.name}: FILE' in assets.yaml, or --asset {path.name}=FILE before the script"
     )
 

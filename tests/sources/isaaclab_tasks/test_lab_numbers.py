@@ -20,7 +20,7 @@ def test_groups_are_bitwise_isaac_labs_own_environment(address, steps):
 
     reference = Reference(facts.env_cfg(), SIZE)
     driven = TermDriven(address, SIZE, groups)
-    assert len(driven.task.blocks) == (1 if address == WALK else groups)
+    assert len(driven.task.blocks) == 1
     reference.env.sim.activate()
     reference.reset()
     first = reference.env.command_manager.get_term("base_velocity").cfg.ranges.lin_vel_x
@@ -62,29 +62,67 @@ OTHERS = [
 OTHERS[1]["observations"]["critic"]["height"] = lambda env: upright(env).unsqueeze(1)
 
 
-@pytest.fixture(scope="module")
-def among():
+def stricter(env, env_ids, term):
+    """Set numbers of all kinds by what the environments that begin anew did, and keep some in the environment."""
+    if env.common_step_counter == 0:
+        env.asked, env.moved = 0, torch.zeros(env.num_envs)
+    env.asked += 1
+    env.moved += env.scene["robot"].data.root_pos_w[:, 0]
+    done = float(torch.mean(env.reward_manager._episode_sums[term][env_ids]))
+    command = env.command_manager.get_term("base_velocity")
+    command.cfg.resampling_time_range = (0.1, 0.1 + 0.2 * abs(done))
+    command.cfg.ranges.ang_vel_z = (-0.1 * env.asked, float(env.moved.abs().mean()))
+    feet, limit = env.reward_manager.get_term_cfg("feet"), env.termination_manager.get_term_cfg("low").params
+    feet.weight, feet.params["threshold"] = feet.weight + 0.1 * done, 0.05 + 0.1 * abs(done)
+    limit["height"] = 0.25 + 0.01 * done
+    env.event_manager.get_term_cfg("push").params["velocity_range"]["x"] = (-abs(done), 0.5)
+    env.event_manager.get_term_cfg("joints").params["position_range"] = (-0.2, 0.1 * abs(done))
+
+
+def widest(env):
+    """A reward that reads the numbers of a command."""
+    return torch.full((env.num_envs,), env.command_manager.get_term("base_velocity").cfg.ranges.ang_vel_z[1])
+
+
+def asks(env):
+    """What is observed of them."""
+    return torch.full((env.num_envs, 1), env.command_manager.get_term("base_velocity").cfg.resampling_time_range[1])
+
+
+def judged():
+    """Candidates of a task whose curriculum sets other numbers for each, and which share a block."""
+    from isaaclab.managers import CurriculumTermCfg, ObservationTermCfg, RewardTermCfg
+
+    term = CurriculumTermCfg(func=stricter, params={"term": "track"})
+    common = {"curriculum": {"stricter": term}, "observations": {"critic": {"asks": ObservationTermCfg(func=asks)}}}
+    rewards = [
+        {},
+        {"track": 3.0, "mine": RewardTermCfg(func=upright, weight=1.0)},
+        {"feet": {"weight": 0.9, "params": {"threshold": 0.02}}, "smooth": None},
+        {"widest": RewardTermCfg(func=widest, weight=0.5)},
+    ]
+    return [{**common, "rewards": {"force": -2e-3, **each}} for each in rewards]
+
+
+@pytest.fixture(scope="module", params=[WALK, WIDENS])
+def among(request):
     """Steps of all groups together, and where they go on from the middle."""
-    task = TermDriven(WALK, SIZE, len(OTHERS), patches=OTHERS, seeds=range(len(OTHERS)))
+    patches = OTHERS if request.param == WALK else [*judged(), OTHERS[3]]
+    task = TermDriven(request.param, SIZE, len(patches), patches=patches, seeds=range(len(patches)))
     steps = actions(SIZE, task.task.num_dofs, 60)
     results, state = [], None
     for k, action in enumerate(steps):
         results.append(task.step(action))
         if k == 39:
             state = task.task.get_state()
-    return task, steps, results, state
+    return task, steps, results, state, patches, TermDriven(request.param, SIZE)
 
 
-@pytest.fixture(scope="module")
-def alone():
-    """One group, which begins anew for each test: nothing of the one before it may be left."""
-    return TermDriven(WALK, SIZE)
-
-
-@pytest.mark.parametrize("group", range(len(OTHERS)))
-def test_a_group_among_others_has_the_bits_of_the_group_alone(among, alone, group):
-    task, steps, results, _ = among
-    alone.attach([OTHERS[group]], seeds=[group])
+@pytest.mark.parametrize("group", range(5))
+def test_a_group_among_others_has_the_bits_of_the_group_alone(among, group):
+    """One task takes the groups in turn, of which nothing may be left."""
+    task, steps, results, _, patches, alone = among
+    alone.attach([patches[group]], seeds=[group])
     assert not task.task.faults and not alone.task.faults
     ends = 0
     for k, action in enumerate(steps):
@@ -95,9 +133,17 @@ def test_a_group_among_others_has_the_bits_of_the_group_alone(among, alone, grou
     assert ends >= SIZE
 
 
+def test_groups_share_a_block_with_other_numbers_of_each(among):
+    blocks = among[0].task.blocks
+    if among[4] is not OTHERS:
+        assert [len(block.groups) for block in blocks] == [4, 1]
+        variants = [len(x.variants) for x in (*blocks[0].settings.commands.values(), *blocks[0].settings.others)]
+        assert variants.count(4) >= 6
+
+
 def test_a_task_goes_on_bitwise_from_a_checkpoint(among):
-    other, steps, results, state = among
-    other.attach(OTHERS, seeds=range(len(OTHERS)))
+    other, steps, results, state, patches, _ = among
+    other.attach(patches, seeds=range(len(patches)))
     other.step(steps[0])
     other.task.set_state(state)
     other.steps = 40

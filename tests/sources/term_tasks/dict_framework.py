@@ -169,6 +169,7 @@ class DictDialect(Dialect):
     """Configs are dicts; groups of observations have terms and attributes side by side."""
 
     name = "dictlab"
+    terms_of_the_step = ("make_easier", "make_easier_later", "heavier", "in_step_3")
 
     def get(self, config, key, default=None):
         return config.get(key, default)
@@ -348,7 +349,9 @@ class LineTask:
         for block in self.blocks:
             block.draws.step = self.steps
             rows = block.rows
-            block.attempt(block.curriculum, mask[rows])
+            begins = mask[rows].view(-1, self.size).any(dim=1).tolist()
+            active = [group for group in block.active_groups() if begins[group]]
+            block.attempt(block.curriculum, mask[rows], active)
             block.attempt(block.begin, mask[rows])
             block.attempt(block.command, mask[rows])
         self.world.age.masked_fill_(mask, 0)

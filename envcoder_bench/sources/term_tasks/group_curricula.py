@@ -1,0 +1,256 @@
+"""Curricula that read what the environments of a group did, and set numbers for this group alone.
+
+The groups of a block share its commands, events and terms. A curriculum's function gets a view of its group's
+environments, whose managers show the group's own terms, and copies of the configs that it asks for (``settings.py``).
+As in the frameworks, it is called where an episode begins.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.sources.term_tasks.dialect import Dialect
+from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.faults import FAULTS
+from envcoder_bench.sources.term_tasks.idle import Comparison, Watch, hold, host_state
+from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
+from envcoder_bench.sources.term_tasks.settings import Shared
+from envcoder_bench.sources.term_tasks.terms import Contents, Term, frozen, key_of
+
+if TYPE_CHECKING:
+    from envcoder_bench.sources.term_tasks.block import Block, Named
+
+_NUMBER, _TENSOR = "number", "tensor"  # attributes of an environment, in checkpoints
+
+
+class GroupCurricula:
+    """The curricula of a block's groups.
+
+    Args:
+        block: has its managers, except that of its curriculum.
+        events: the functions of its events by name.
+
+    Attributes:
+        names: the terms of the curriculum that are evaluated for each group.
+        envs: the environments of each group, with managers of the group.
+    """
+
+    def __init__(self, block: Block, events: Mapping[str, Named]) -> None:
+        self._block, dialect = block, block.dialect
+        terms = dialect.terms(block.cfg, "curriculum")
+        self.names = [name for name, term in terms.items() if not dialect.is_of_one_environment(term)]
+        self._shapes = FixedShapes(block.size)
+        self._events: dict[str, Shared] = {}
+        self._share(events)
+        self.envs = [self._env(group) for group in range(len(block.groups))]
+        cfg = dialect.with_terms(block.cfg, "curriculum", {name: terms[name] for name in self.names})
+        for env in self.envs:
+            env.curriculum_manager = dialect.curriculum_manager(cfg, env)
+        self._attributes = [set(vars(env)) for env in self.envs]
+        # of each group, the terms whose last call did nothing; and the configs that it has
+        self._idle: list[dict[str, list[Comparison]]] = [{} for _ in self.envs]
+        self._contents: dict[int, Contents] = {}
+
+    def _share(self, events: Mapping[str, Named]) -> None:
+        """Let commands, events and terms run with the config of each group."""
+        block, settings, dialect = self._block, self._block.settings, self._block.dialect
+        everyone = range(len(block.groups))
+        for name, term in dialect.command_terms(block.command_manager):
+            cfg = term.cfg
+            settings.add_command(name, term, Shared(term, cfg, everyone, lambda _, cfg=cfg: copy.deepcopy(cfg)))
+        live = dict(dialect.event_terms(block.event_manager))
+        for name, named in events.items():
+            shared = Shared(named, live[name], everyone, self._copier(live[name]), self._key_of_event(live[name]))
+            named.shared = self._events[name] = shared
+            settings.others.append(shared)
+        for table in (block.rewards, block.ends):
+            for term in table.terms:
+                groups = range(term.rows.start // block.size, term.rows.stop // block.size)
+                term.shared = Shared(term, term.cfg, groups, self._copier_of(term), lambda cfg: key_of(dialect, cfg))
+                settings.others.append(term.shared)
+        for manager, rows in block.observation_managers:
+            groups = range(rows.start // block.size, rows.stop // block.size)
+            for _, terms in dialect.observation_terms(manager).items():
+                for _, term in terms:
+                    named = dialect.get(term, "func")
+                    named.shared = Shared(named, None, groups, lambda _: None)
+                    settings.others.append(named.shared)
+
+    def _copier(self, cfg: Any) -> Any:
+        dialect = self._block.dialect
+        return lambda _: dialect.with_values(cfg, {"params": copy.deepcopy(dialect.get(cfg, "params"))})
+
+    def _copier_of(self, term: Term) -> Any:
+        """Return what copies a term's config for a group, with the group's own weight."""
+        block, dialect = self._block, self._block.dialect
+
+        def of_group(group: int) -> Any:
+            cfg = dialect.terms(block.configs[group], term.section)[term.name]
+            weight = dialect.get(cfg, "weight")
+            values = {"params": copy.deepcopy(dialect.get(term.cfg, "params"))}
+            return dialect.with_values(term.cfg, values if weight is None else {**values, "weight": weight})
+
+        return of_group
+
+    def _key_of_event(self, base: Any) -> Any:
+        """Return what makes an event's config distinct: its parameters; the manager reads the rest for all groups."""
+        dialect = self._block.dialect
+
+        def rest(cfg: Any) -> Any:
+            return frozen({key: x for key, x in dialect.values(cfg).items() if key not in ("func", "params")})
+
+        of_base = rest(base)
+
+        def key(cfg: Any) -> Any:
+            if rest(cfg) != of_base:
+                raise UserError("a curriculum by what a candidate's environments did can set an event's params alone")
+            return frozen(dialect.get(cfg, "params"))
+
+        return key
+
+    def _env(self, group: int) -> Any:
+        """Return the environments of a group, with managers that show the group's own."""
+        block, settings = self._block, self._block.settings
+        rows = block.rows_of(group)
+        env = block.world.part(block, rows)
+        env.command_manager = GroupManager(block.command_manager, rows, env, group, settings.commands)
+        env.event_manager = GroupManager(block.event_manager, rows, env, group, self._events)
+        env.termination_manager = block.termination_manager.of_group(rows, group)
+        env.reward_manager = Rewards(block, group)
+        return env
+
+    def active(self, steps: int) -> list[int]:
+        """Return the groups of which a term of the curriculum may do something at ``steps``."""
+        return [group for group, idle in enumerate(self._idle) if not self._all_idle(idle, steps)]
+
+    def _all_idle(self, idle: dict[str, list[Comparison]], steps: int) -> bool:
+        return all(name in idle and hold(idle[name], steps) for name in self.names)
+
+    def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
+        """Evaluate a term for some groups, and yield the groups for which it raises, with the error.
+
+        Args:
+            mask: ``(n,)`` where episodes begin.
+        """
+        for group in groups:
+            try:
+                watch, changed = self._evaluated(name, mask, group)
+            except FAULTS as error:
+                yield group, error
+                continue
+            if changed:
+                self._idle[group].clear()  # other terms may read it
+            if changed or watch.acts:
+                self._idle[group].pop(name, None)
+            else:
+                self._idle[group][name] = watch.comparisons
+
+    def _evaluated(self, name: str, mask: Tensor, group: int) -> tuple[Watch, bool]:
+        """Evaluate a term for a group; return what it used, and whether it has changed anything on the host."""
+        block, get, self._shapes.name = self._block, self._block.dialect.get, f"curriculum/{name}"
+        env, rows, world = self.envs[group], block.rows_of(group), block.world
+        term = dict(block.dialect.curriculum_terms(env.curriculum_manager))[name]
+        watch, before = Watch(world.steps), host_state(get(term, "func"), env)
+        world.steps = watch.steps
+        try:
+            with block.drawing_in(self._shapes.name, block.draws.step, rows), self._shapes, watch:
+                get(term, "func")(env, EnvIds.of(mask[rows]), **get(term, "params"))
+        finally:
+            world.steps = watch.steps.plain
+        own = [shared.own[group] for _, _, shared in self._all_shared() if group in shared.own]
+        contents = self._contents.get(group)
+        changed = contents is None or not contents.are_in(own)
+        if changed:
+            self._contents[group] = Contents(own)
+        return watch, changed or host_state(get(term, "func"), env) != before
+
+    def reset(self, mask: Tensor) -> None:
+        """Reset terms that keep something, where ``mask`` ``(n,)`` is True."""
+        block = self._block
+        for group, env in enumerate(self.envs):
+            for term in block.dialect.kept_terms(env.curriculum_manager):
+                rows = block.rows_of(group)
+                with FixedShapes(block.size, "curriculum/reset"):
+                    block.dialect.get(term, "func").reset(env_ids=EnvIds.of(mask[rows]))
+
+    # checkpoints
+
+    def numbers(self) -> dict[str, Tensor]:
+        """Return the numbers of the groups' own configs, and what the curricula have set in their environments."""
+        result = {}
+        for group in range(len(self.envs)):
+            for path, _, _, x in self._numbers_of(group):
+                result[f"{group}/{path}"] = torch.tensor(x, dtype=torch.float64)
+            for name, x in self._set_attributes(group).items():
+                kind = _TENSOR if isinstance(x, Tensor) else _NUMBER
+                result[f"{group}/{kind}/{name}"] = torch.as_tensor(x)
+        return result
+
+    def restore(self, numbers: Mapping[str, Tensor]) -> None:
+        """Restore what ``numbers`` returned."""
+        for group, env in enumerate(self.envs):
+            self._idle[group].clear()
+            own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
+            for kind, k, shared in self._all_shared():
+                if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
+                    fresh = numbers_of(self._block.dialect, shared.copy(group), "")
+                    before = {path: x for path, _, _, x in fresh}
+                    for path, owner, key, x in list(numbers_of(self._block.dialect, shared.own_of(group), "")):
+                        saved = own.get(f"{kind}/{k}{path}")
+                        set_number(
+                            self._block.dialect,
+                            owner,
+                            key,
+                            before.get(path, x) if saved is None else type(x)(saved.tolist()),
+                        )
+            for name in self._set_attributes(group):
+                delattr(env, name)
+            for path, x in own.items():
+                kind, _, name = path.partition("/")
+                if kind in (_TENSOR, _NUMBER):
+                    setattr(env, name, x.to(env.device) if kind == _TENSOR else x.item())
+
+    def _set_attributes(self, group: int) -> dict[str, Any]:
+        """Return the tensors and numbers that curricula have set as attributes of a group's environments."""
+        values = vars(self.envs[group]).items()
+        return {
+            name: x for name, x in values if name not in self._attributes[group] and isinstance(x, (Tensor, int, float))
+        }
+
+    def _numbers_of(self, group: int) -> Iterator[tuple[str, Any, Any, Any]]:
+        for kind, k, shared in self._all_shared():
+            if group in shared.own:
+                yield from numbers_of(self._block.dialect, shared.own[group], f"{kind}/{k}")
+
+    def _all_shared(self) -> Iterator[tuple[str, Any, Shared]]:
+        settings = self._block.settings
+        for name, shared in settings.commands.items():
+            yield "commands", name, shared
+        for k, shared in enumerate(settings.others):
+            if shared.base is not None:
+                yield "terms", k, shared
+
+
+def numbers_of(dialect: Dialect, config: Any, path: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yield path, owner, key and value of the numbers, or tuples of numbers, that a config holds."""
+    for key in config if isinstance(config, dict) else dialect.keys(config):
+        x = config[key] if isinstance(config, dict) else dialect.get(config, key)
+        parts = x if isinstance(x, (tuple, list)) else (x,)
+        if parts and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in parts):
+            yield f"{path}/{key}", config, key, x
+        elif isinstance(x, dict) or dialect.keys(x):
+            yield from numbers_of(dialect, x, f"{path}/{key}")
+
+
+def set_number(dialect: Dialect, owner: Any, key: Any, value: Any) -> None:
+    """Set a number that ``numbers_of`` has yielded."""
+    if isinstance(owner, dict):
+        owner[key] = value
+    else:
+        dialect.put(owner, key, value)
