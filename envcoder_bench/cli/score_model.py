@@ -34,7 +34,8 @@ docs/score_model.md has the protocol. Any key=value changes it, and the score sa
 
 exit codes: 0 done; 2 bad input; 130 stopped, resumable.
 """
-_FLAGS = ("llm", "track", "budget", "agent", "tasks", "runs", "base_url", "max_cost", "unseen_seed", "output_dir")
+_FLAGS = ("llm", "track", "budget", "agent", "tasks", "runs", "base_url", "max_cost", "unseen_seed")
+_FLAGS += ("held_out_seed", "output_dir")
 
 
 def score_model_parser() -> Parser:
@@ -58,7 +59,15 @@ def score_model_parser() -> Parser:
         "--tasks", nargs="+", metavar="TASK", help="tasks, or sets: smoke, standard, mjlab, unseen (default: standard)"
     )
     parser.add_argument("--runs", type=count, metavar="N", help="searches of each task (default: 5)")
-    parser.add_argument("--unseen_seed", type=count, metavar="N", help="seed of the unseen tasks (default: drawn now)")
+    parser.add_argument(
+        "--unseen_seed", type=count, metavar="N", help="seed of the unseen tasks (default: drawn before their searches)"
+    )
+    parser.add_argument(
+        "--held_out_seed",
+        type=count,
+        metavar="N",
+        help="first held-out seed, to repeat a score (default: drawn when the last search has ended)",
+    )
     parser.add_argument("--max_cost", type=float, metavar="USD", help="US dollars for all requests together")
     parser.add_argument("--output_dir", metavar="DIR", help="a new folder (default: scores/<model>_<time>)")
     parser.add_argument(
@@ -91,9 +100,10 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
     from envcoder_bench.core.files import write_atomic
     from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.score.document import score_document
+    from envcoder_bench.score.folder import ScoreFolder
     from envcoder_bench.score.leaderboard import score_json
     from envcoder_bench.score.page import score_page, score_text
-    from envcoder_bench.score.run import ScoreFolder, begin, raise_cost, run_score
+    from envcoder_bench.score.run import at_work, begin, raise_cost, run_score
     from envcoder_bench.search.screen import View
 
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
@@ -118,19 +128,21 @@ def _score(args: argparse.Namespace, overrides: list[str]) -> int:
             runs=args.runs,
             base_url=args.base_url,
             max_cost=args.max_cost,
-            drawn=args.unseen_seed or 0,
+            held_out=args.held_out_seed or 0,
+            unseen=args.unseen_seed or 0,
             overrides=tuple(overrides),
             agent=args.agent or "",
         )
     print(f"folder: {display_path(folder.path)} (after a stop: {folder.command})", flush=True)
-    outcomes = run_score(folder, config, View(console, console.stop), lambda text: print(text, flush=True))
-    if outcomes is None:
-        print(f"stopped; resume with: {folder.command}", flush=True)
-        return 130
-    score = score_document(config, outcomes)
     page = folder.path / PAGE
-    write_atomic(folder.score, score_json(score))
-    write_atomic(page, score_page(score))
+    with at_work(folder):
+        outcomes = run_score(folder, config, View(console, console.stop), lambda text: print(text, flush=True))
+        if outcomes is None:
+            print(f"stopped; resume with: {folder.command}", flush=True)
+            return 130
+        score = score_document(config, outcomes)
+        write_atomic(folder.score, score_json(score))
+        write_atomic(page, score_page(score))
     show(
         lambda: score,
         lambda: f"\n{score_text(score, screen_width())}\n{display_path(folder.score)}\n{display_path(page)}\n",

@@ -15,6 +15,7 @@ counts the time and what passes the tools; what an agent thinks, reads and write
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -29,6 +30,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,10 +43,10 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.rows import FAILED_AT_LOAD
 from envcoder_bench.run.folder.policies import open_run
-from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import described
 from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.score.folder import file_hash
 from envcoder_bench.score.protocol import AGENT_MINUTES, AGENT_TOKENS, CANARY, VALIDATION_SEEDS, ScoredTask
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name, write_archive
@@ -87,6 +89,8 @@ class Session:
         read, written: characters of answers, and of calls.
         ended: how it ended; empty before.
         mark: by which the processes of its agent are found, also by a later process of the score.
+        chain: SHA-256 of that of all lines of the transcript but the last, and of the last.
+        sources: SHA-256 of the candidates that were ranked, by name.
     """
 
     seconds: float = 0.0
@@ -96,6 +100,8 @@ class Session:
     starts: int = 0
     ended: str = ""
     mark: str = field(default_factory=lambda: secrets.token_hex(16))
+    chain: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -131,6 +137,7 @@ class AgentSearch:
     words: Sequence[str]
     more: Sequence[str] = ()
     session: Session = field(default_factory=Session)
+    lock: Any = field(default_factory=threading.RLock)  # of the session, which calls and the clock change
 
     def __post_init__(self) -> None:
         if self._file.is_file():
@@ -144,12 +151,15 @@ class AgentSearch:
     def transcript(self) -> Path:
         return self.home / "transcript.jsonl"
 
+    @cached_property
     def campaign(self) -> Campaign:
+        """The state of its tools. It is read one time, as an agent may write to its files."""
         state = State(task=self.task.address, overrides=[*self.words], next_seed=self.seed, every=10**6)
         return Campaign(self.home / "campaign", state)
 
     def save(self) -> None:
-        write_atomic(self._file, _SESSION.dump_json(self.session, indent=1) + b"\n")
+        with self.lock:
+            write_atomic(self._file, _SESSION.dump_json(self.session, indent=1) + b"\n")
 
     def run(self, view: View) -> bool:
         """Run what is left of it; return whether it is finished. Raises UserError if the agent cannot start."""
@@ -159,19 +169,20 @@ class AgentSearch:
             self._record()
         return launch.resume(self.search, view).stopped is None
 
-    def runs(self) -> list[RunFolder]:
-        """Return the runs of its session."""
-        campaign = self.campaign()
-        return [RunFolder(campaign.run(job)) for job in campaign.state.jobs]
+    @property
+    def seconds(self) -> float:
+        """Seconds that its rankings took."""
+        return self.campaign.used
 
     # the session
 
     def _play(self, view: View) -> bool:
         """Let the agent work until it leaves or its limits are reached; return False if ``view`` stops it."""
-        session, campaign = self.session, self.campaign()
+        session, campaign = self.session, self.campaign
         desk = Path(tempfile.mkdtemp(prefix="agent_"))
         tools = Tools(campaign, desk.resolve(), _PAGE)
         session.starts += 1
+        session.chain = reduce(chained, self._lines(), "")  # a killed score may not have noted the last line
         self.save()
         end_agent(session.mark)  # a killed score may have left it
         try:
@@ -233,9 +244,21 @@ class AgentSearch:
 
     # what it ranked, as a search
 
+    def _lines(self) -> list[str]:
+        return self.transcript.read_text(encoding="utf-8").splitlines() if self.transcript.is_file() else []
+
+    def _refuse_changed(self) -> None:
+        """Raise UserError if the transcript, or a candidate that was ranked, is not as it passed the tools."""
+        files = {self.campaign.source(name): digest for name, digest in self.session.sources.items()}
+        changed = [file for file, digest in files.items() if file_hash(file) != digest]
+        changed += [self.transcript] if reduce(chained, self._lines(), "") != self.session.chain else []
+        if changed:
+            raise UserError(f"{changed[0]} was changed while the agent worked: the search does not count")
+
     def _record(self) -> None:
         """Write the folder of the search."""
-        jobs = [job for job in self.campaign().state.jobs if job.kind == "rank" and job.status == DONE]
+        self._refuse_changed()
+        jobs = [job for job in self.campaign.state.jobs if job.kind == "rank" and job.status == DONE]
         spec = described(self.task.address, self.words)
         size, sources = spec.config.learning_iterations, baseline_sources(spec.task, spec.config.task)
         archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
@@ -268,8 +291,9 @@ class AgentSearch:
         self, archive: Archive, job: Job, number: int, names: dict[str, str], whole: bool
     ) -> tuple[Archive, Round | None]:
         """Return the archive with a ranking, and the round that it is; None without new candidates."""
-        campaign = self.campaign()
+        campaign = self.campaign
         run = open_run(campaign.run(job))
+        run.folder.refuse_changed(run.folder.results)
         rows = run.rows
         new = [name for name in job.candidates if name not in names]
         names.update({name: proposal_name(number, k) for k, name in enumerate(new)})
@@ -301,7 +325,6 @@ class _Meter:
 
     search: AgentSearch
     campaign: Campaign
-    lock: Any = field(default_factory=threading.Lock)
 
     def before(self) -> None:
         session = self.search.session
@@ -320,19 +343,26 @@ class _Meter:
         if tool == "rank" and job is not None:
             names = self.campaign.job(job).candidates
             record["sources"] = {name: self.campaign.source(name).read_text("utf-8") for name in names}
-        with self.lock:
+            session.sources |= {name: file_hash(self.campaign.source(name)) for name in names}
+        with self.search.lock:
             session.calls, session.read = session.calls + 1, session.read + len(answer)
             session.written += len(text)
-            file = self.search.transcript
-            lines = [] if file.exists() else [self._header()]
-            with open(file, "a", encoding="utf-8") as out:
-                out.writelines(f"{json.dumps(each, ensure_ascii=True)}\n" for each in [*lines, record])
+            records = [record] if session.chain else [self._header(), record]
+            lines = [json.dumps(each, ensure_ascii=True) for each in records]
+            session.chain = reduce(chained, lines, session.chain)
+            with open(self.search.transcript, "a", encoding="utf-8") as out:
+                out.writelines(f"{line}\n" for line in lines)
             self.search.save()
         return answer
 
     def _header(self) -> dict[str, Any]:
         meta = {"model": self.search.model, "task": self.search.task.name, "canary": CANARY}
         return {"type": "header", "format": 1, "version": __version__, "meta": meta}
+
+
+def chained(before: str, line: str) -> str:
+    """Return the SHA-256 of that of the lines before, and of a line."""
+    return hashlib.sha256(f"{before}{line}".encode()).hexdigest()
 
 
 def agent_command(command: str) -> str:

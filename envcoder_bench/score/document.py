@@ -9,14 +9,13 @@ import numpy as np
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import read_json
 from envcoder_bench.core.words import counted
 from envcoder_bench.results.logs import read_points
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE
 from envcoder_bench.run.folder.policies import OpenedRun
-from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.score.folder import ScoreConfig, file_hash
 from envcoder_bench.score.protocol import CANARY, HUMAN, UNSHAPED, VERSION
-from envcoder_bench.score.run import ScoreConfig, SearchOutcome, TaskOutcome, file_hash
+from envcoder_bench.score.run import DUPLICATE, SearchOutcome, TaskOutcome
 from envcoder_bench.score.scoring import Estimate, Number, TaskValues, Values, human_score, mean_estimate, score
 from envcoder_bench.serve.documents import Document
 from envcoder_bench.tasks.base import UNTRAINED
@@ -41,9 +40,12 @@ class RunScore:
         first_round, gain: score of the best candidate of the first round, and what the winner is above it.
         candidates: number of candidates that the model wrote.
         executable, executable_at_first: the share that could be trained, and without a repair.
-        duplicates, hacked: number of copies and near-copies, and of candidates that exploit their reward.
-        steps_to_90: env-steps until the winner had 90 % of what it learned.
-        tokens, cost, device_minutes: of the search; the cost in US dollars, null if unknown.
+        duplicates, hacked: number of copies and near-copies, also of references, and of candidates that exploit their
+            reward.
+        steps_to_90: env-steps at the first evaluation with 90 % of the winner's gain over the human baseline's
+            untrained policy.
+        tokens, cost, device_minutes: of the search; the cost in US dollars, null if unknown. Of an agent the tokens of
+            calls and answers.
     """
 
     winner: str = ""
@@ -63,7 +65,7 @@ class RunScore:
     hacked: int = 0
     steps_to_90: Number = NAN
     tokens: int = 0
-    cost: float | None = None
+    cost: float | None = 0.0
     device_minutes: float = 0.0
 
 
@@ -107,7 +109,8 @@ class Score(Document):
         human: the score of the human baselines.
         better, cannot_tell, worse: share of the searches by the verdict of their winner against human.
         gain: of the winners over the best of their first rounds.
-        config: what was asked, with the held-out seeds and the seed of the unseen tasks.
+        config: what was asked; seeds that are 0 there were drawn. A task has its held-out seeds, and an unseen one its
+            own in its name.
     """
 
     kind: Literal["score"] = "score"
@@ -192,7 +195,7 @@ def _task(config: ScoreConfig, outcome: TaskOutcome) -> TaskScore:
             learned=min(max(1 - (before - untrained) / (mean - untrained), 0.0), 1.0) if mean > untrained else NAN,
             first_round=of_first,
             gain=of_winner - of_first if search is not None else NAN,
-            steps_to_90=_steps_to(run, winner),
+            steps_to_90=_steps_to(run, winner, untrained),
             **others,
         )
 
@@ -226,45 +229,39 @@ def _filled(fitness: Sequence[float | None], unshaped: Sequence[float]) -> Value
 def _facts(search: SearchOutcome) -> dict[str, Any]:
     """Return what a search took, and what became of its candidates."""
     archive = search.folder.read_archive()
-    same = {attempt.name for attempt in archive.attempts if attempt.same_as}  # which were trained
+    same = {*search.copied, *(attempt.name for attempt in archive.attempts if attempt.same_as)}  # which were trained
     ready = [proposal for round in search.rounds for proposal in round.ready]
     trained = sum(proposal.name not in same for proposal in ready)
     repaired = sum(name not in same for round in search.rounds for name in round.repaired)
     failed = [fault for round in search.rounds for _, _, fault in round.failed]
     written = len(ready) + len(failed)
     usage = [round.usage for round in search.rounds]
-    costs = [each.cost for each in usage if each.requests]
+    costs = [each.cost for each in usage]
     return {
         "transcript": file_hash(search.folder.transcript),
         "candidates": written,
         "executable": trained / written if written else NAN,
         "executable_at_first": (trained - repaired) / written if written else NAN,
-        "duplicates": len(same) + sum(fault.kind == "duplicate" for fault in failed),
+        "duplicates": len(same) + sum(fault.kind == DUPLICATE for fault in failed),
         "hacked": sum(bool(attempt.hacked) for attempt in archive.attempts),
         "tokens": sum(each.input_tokens + each.output_tokens for each in usage),
-        "cost": None if not costs or None in costs else math.fsum(x for x in costs if x is not None),
-        "device_minutes": sum(map(_seconds, search.runs)) / 60,
+        "cost": None if None in costs else math.fsum(x for x in costs if x is not None),
+        "device_minutes": search.seconds / 60,
     }
 
 
-def _seconds(folder: RunFolder) -> float:
-    return float(read_json(folder.summary).get("wall_time", 0.0)) if folder.complete else 0.0
-
-
-def _steps_to(run: OpenedRun, name: str) -> float:
-    """Return the env-steps at which the mean of all seeds first has REACHED of its gain over the first evaluation."""
+def _steps_to(run: OpenedRun, name: str, untrained: float) -> float:
+    """Return the env-steps at which the mean of all seeds first has REACHED of its gain over the untrained policy."""
     file = run.folder.points
-    points = [p for p in (read_points(file) if file.is_file() else ()) if p.candidate == name]
-    by_steps: dict[int, list[float]] = {}
-    for point in points:
-        by_steps.setdefault(point.env_steps, []).append(point.fitness)
-    means = {steps: _mean(values) for steps, values in sorted(by_steps.items())}
-    if len(means) < 2:
-        return NAN
-    first, last = next(iter(means.values())), [*means.values()][-1]
-    if not last > first:
-        return NAN
-    return float(next(steps for steps, mean in means.items() if mean >= first + REACHED * (last - first)))
+    by_steps: dict[int, dict[int, float]] = {}
+    for point in read_points(file) if file.is_file() else ():
+        if point.candidate == name:
+            by_steps.setdefault(point.env_steps, {})[point.seed] = point.fitness
+    # a seed that was lost would change the mean
+    most = max(map(len, by_steps.values()), default=0)
+    means = {steps: _mean([*x.values()]) for steps, x in sorted(by_steps.items()) if len(x) == most}
+    wanted = untrained + REACHED * ([*means.values()][-1] - untrained) if means else NAN
+    return float(next((x for x, mean in means.items() if mean >= wanted), NAN)) if wanted > untrained else NAN
 
 
 def _hash(run: OpenedRun, name: str) -> str:

@@ -7,24 +7,32 @@ is the one that was trained, and that a model wrote it, as its transcript says.
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
-from envcoder_bench.run.folder.policies import OpenedRun
+from envcoder_bench.core.files import read_json, write_atomic
+from envcoder_bench.run.folder.policies import OpenedRun, open_run
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.inputs import described
 from envcoder_bench.score.document import Score, score_document
+from envcoder_bench.score.folder import ScoreConfig, ScoreFolder, file_hash
 from envcoder_bench.score.page import leaderboard_page
-from envcoder_bench.score.protocol import TRACKS, VERSION
-from envcoder_bench.score.run import ScoreConfig, ScoreFolder, SearchOutcome, file_hash, read_task, tasks_of
+from envcoder_bench.score.protocol import AGENT, CONTROLLER_TRACK, TRACKS, VERSION, ScoredTask
+from envcoder_bench.score.run import SearchOutcome, final_words, read_task, search_words, tasks_of
+from envcoder_bench.search.folder import SearchFolder
+from envcoder_bench.search.launch import UNTRUSTED
 from envcoder_bench.search.llm import written_source
 from envcoder_bench.search.providers.choice import WITHOUT_MODEL
 from envcoder_bench.search.providers.transcript import read_records
+from envcoder_bench.search.settings import SearchSettings, compose_settings
 
 INDEX, SCORES = "index.html", "scores"
-_UNCHECKED = {"before_training", "learned", "package"}  # keys of score.json
+_PLACES = {"device", "devices", "ray", "isolate", "max_memory", "task_source", "fitness"}  # keys of cfg/config.yaml
+_UNCHECKED = {"before_training", "learned"}  # keys of score.json on the track of controllers: they need a simulation
 _SCORE = TypeAdapter(Score)
 
 
@@ -60,25 +68,94 @@ def add(path: Path, site: Path) -> Path:
 
 
 def differences(folder: ScoreFolder, config: ScoreConfig, score: Score) -> list[str]:
-    """Return what of a score does not follow from its folder; fitness before training needs a simulation to check."""
+    """Return what of a score does not follow from its folder."""
     if score.protocol != VERSION:
         return [f"protocol {score.protocol}, and this version has {VERSION}"]
-    outcomes = [read_task(folder, config, task) for task in tasks_of(folder, config)]
-    for outcome in outcomes:
-        outcome.run.folder.refuse_changed(outcome.run.folder.results)
+    notes = folder.read_notes()
+    folder.refuse_changed(notes)
+    tasks = tasks_of(folder, config, notes)
+    parts = [part for task in tasks for part in (folder.final(task), *_searches(folder, config, task))]
+    other = {str(part.relative_to(folder.path)) for part in parts} ^ notes.ended.keys()
+    if other:
+        return [f"{folder.notes} has other searches and runs than the score: {', '.join(sorted(other))}"]
+    outcomes = [read_task(folder, config, task) for task in tasks]
     again = json.loads(score_document(config, outcomes).as_json())
-    wrong = _unequal(json.loads(score.as_json()), again)
-    for outcome in outcomes:
-        for (name, _), search in zip(outcome.names, outcome.searches):
+    left_out = {"package", *(_UNCHECKED if config.track == CONTROLLER_TRACK else ())}
+    wrong = _unequal(_without(read_json(folder.score), left_out), _without(again, left_out))
+    for task, outcome in zip(tasks, outcomes):
+        wrong += _unproved(outcome.run) + _other_config(outcome.run, task, final_words(config, task, notes))
+        for number, ((name, _), search) in enumerate(zip(outcome.names, outcome.searches)):
+            wrong += [] if config.budget == AGENT else _other_search(search, search_words(config, task, number))
+            wrong += _unmeasured(search, config.budget == AGENT)
             wrong += _unwritten(outcome.run, name, search, score)
     return wrong
+
+
+def _searches(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> list[Path]:
+    return [folder.search(task, number) for number in range(config.searches)]
+
+
+def _unproved(run: OpenedRun) -> list[str]:
+    """Return the tables of a run of which it has no digest. Raises UserError for a table that was changed."""
+    tables = [run.folder.results, run.folder.points, run.folder.episodes]
+    known = {} if run.folder.provenance is None else run.folder.provenance.files
+    for table in tables:
+        run.folder.refuse_changed(table)
+    return [f"{run.folder.run} has no digest of {table.name}" for table in tables if table.name not in known]
+
+
+def _other_config(run: OpenedRun, task: ScoredTask, words: Sequence[str]) -> list[str]:
+    """Return the keys in which a run is not one of the protocol with the changes that the score lists."""
+    asked, used = described(task.address, words).config.plain(), run.spec.config.plain()
+    keys = [key for key in {**asked, **used} if key not in _PLACES and asked.get(key) not in ("auto", used.get(key))]
+    wrong = [f"{run.folder.config}: {key} is {used.get(key)!r}, and the score has {asked.get(key)!r}" for key in keys]
+    fitness = None if task.goal is None else task.goal.read_text(encoding="utf-8")
+    is_same = fitness == (None if run.spec.fitness is None else run.spec.fitness.source)
+    return wrong if is_same else [*wrong, f"{run.folder.fitness} is not the fitness of {task.name}"]
+
+
+def _other_search(search: SearchOutcome, words: Sequence[str]) -> list[str]:
+    """Return the settings in which a search is not one of the protocol with the changes that the score lists."""
+    settings, overrides = compose_settings(words)
+    _, config = SearchFolder.open(search.folder.path)
+    asked, used = settings.plain(), SearchSettings.checked(config.search).plain()
+    keys = [key for key, value in asked.items() if key != "max_cost" and used.get(key) != value]
+    wrong = [f"{search.folder.config}: {key} is {used.get(key)!r}" for key in keys]
+    asked, used = ([x for x in each if not x.startswith("fitness=")] for each in (overrides, config.overrides))
+    return wrong if used == [*asked, UNTRUSTED] else [*wrong, f"{search.folder.config}: overrides are {used}"]
+
+
+def _unmeasured(search: SearchOutcome, by_agent: bool) -> list[str]:
+    """Return the seeds whose fitness of a winner is not that of a run; an agent's rankings have other names."""
+    if search.winner is None:
+        return []
+    runs = [*(search.folder.run(round.number) for round in search.rounds), RunFolder(search.folder.validation)]
+    opened = [open_run(run.path) for run in runs if run.complete]
+    wrong = [each for run in opened for each in _unproved(run)]
+    rows = {row.seed: row.fitness for run in opened for row in run.rows if row.candidate == search.winner.name}
+    for seed, fitness in search.winner.by_seed.items():
+        if not math.isclose(rows.get(seed, fitness if by_agent else math.nan), fitness, rel_tol=1e-6, abs_tol=1e-9):
+            wrong.append(
+                f"{search.folder.archive}: {search.winner.name} has {fitness:g} with seed {seed}, and no run does"
+            )
+    return wrong
+
+
+def _without(value: Any, keys: set[str]) -> Any:
+    """Return JSON without some keys, anywhere in it."""
+    if isinstance(value, dict):
+        return {key: _without(each, keys) for key, each in value.items() if key not in keys}
+    return [_without(each, keys) for each in value] if isinstance(value, list) else value
 
 
 def _unequal(found: Any, expected: Any, where: str = "") -> list[str]:
     """Return where two documents differ, by dotted keys."""
     if isinstance(found, dict) and isinstance(expected, dict):
-        keys = [key for key in {**found, **expected} if key not in _UNCHECKED]
-        return [each for k in keys for each in _unequal(found.get(k), expected.get(k), f"{where}.{k}".lstrip("."))]
+        return [
+            each
+            for k in {**found, **expected}
+            for each in _unequal(found.get(k), expected.get(k), f"{where}.{k}".lstrip("."))
+        ]
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         return [each for k, pair in enumerate(zip(found, expected)) for each in _unequal(*pair, f"{where}.{k}")]
     if isinstance(found, float) and isinstance(expected, float) and math.isclose(found, expected, rel_tol=1e-6):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from envcoder_bench.core.words import aligned, counted, number, wrap
 from envcoder_bench.report.page.shell import render
-from envcoder_bench.score.document import Score
+from envcoder_bench.score.document import Score, TaskScore
 from envcoder_bench.score.protocol import CANARY, HELD_OUT_SEEDS, VALIDATION_SEEDS
 from envcoder_bench.score.scoring import Estimate
 
@@ -17,12 +17,12 @@ HOW = (
     " The score is the interquartile mean over all searches of all tasks, its interval a bootstrap over the searches of"
     " each task and the held-out seeds.",
     f"Each search chooses its winner with {VALIDATION_SEEDS} seeds of its own. Winners are scored with {HELD_OUT_SEEDS}"
-    " seeds that no search has, and that are drawn when the score begins.",
+    " seeds that no search has, and that are drawn when the last search of all has ended.",
     "What a model may try, and what then happens: copies and near-copies are refused, and count among its candidates;"
-    " a constant reward is refused; a reward that is exploited is marked as hacked, and its fitness is that of the"
-    " task, not of the reward; code runs in a confined process that cannot write files or open connections; text in a"
-    " docstring is shown to the model as data; a winner that fails with a seed has the fitness of unshaped there. On"
-    " the track all a controller may be written by hand: then learned is near 0.",
+    " copies of references do not win; a constant reward is refused; a reward that is exploited is marked as hacked,"
+    " and its fitness is that of the task, not of the reward; code runs in a confined process that cannot write files"
+    " or open connections; text in a docstring is shown to the model as data; a winner that fails with a seed has the"
+    " fitness of unshaped there. On the track all a controller may be written by hand: then learned is near 0.",
     "The text below is in all published scores, so that data for training that have it can be found.",
 )
 
@@ -66,7 +66,7 @@ def task_table(score: Score) -> Table:
         rows.append(
             [
                 task.name,
-                number(float(values.scores.mean())) if task.separates else "not counted",
+                _counted(task, float(values.scores.mean())),
                 number(task.human),
                 number(float(values.runs.mean())),
                 mean["human"],
@@ -84,11 +84,18 @@ def search_table(score: Score) -> Table:
     header += ["at first", "copies", "hacked", "env-steps to 90 %", "tokens", "cost", "device minutes"]
     rows = [
         [
-            *(task.name, str(k), run.winner or "none", number(run.score), run.verdict, _known(run.gain)),
+            *(
+                task.name,
+                str(k),
+                run.winner or "none",
+                _counted(task, run.score),
+                run.verdict,
+                _counted(task, run.gain),
+            ),
             *(_known(run.before_training), _percent(run.learned), _percent(run.executable)),
             *(_percent(run.executable_at_first), str(run.duplicates), str(run.hacked)),
             *("" if math.isnan(run.steps_to_90) else f"{run.steps_to_90:,.0f}", f"{run.tokens:,}"),
-            *("" if run.cost is None else f"${run.cost:.2f}", number(run.device_minutes)),
+            *(_dollars([run.cost]), number(run.device_minutes)),
         ]
         for task in score.tasks
         for k, run in enumerate(task.runs, 1)
@@ -115,11 +122,22 @@ def score_page(score: Score) -> str:
 def facts_of(score: Score) -> list[str]:
     """Return the facts below the title: protocol, sizes and cost."""
     runs = [run for task in score.tasks for run in task.runs]
-    costs = [run.cost for run in runs if run.cost is not None]
     facts = [f"protocol {score.protocol}", counted(len(score.tasks), "task"), counted(len(runs), "search", "searches")]
     facts += [counted(sum(run.candidates for run in runs), "candidate")]
-    facts += [f"${sum(costs):.2f}"] if costs else []
-    return [*facts, f"{number(sum(run.device_minutes for run in runs))} device minutes"]
+    facts += [f"cost {_dollars([run.cost for run in runs])}"]
+    facts += [f"{number(sum(run.device_minutes for run in runs))} device minutes"]
+    given = score.config.get("unseen")
+    return [*facts, *([f"unseen tasks of the seed {given}, which was given"] if given else [])]
+
+
+def _dollars(costs: Sequence[float | None]) -> str:
+    """Return a cost in words; it is unknown if that of a part is."""
+    known = [cost for cost in costs if cost is not None]
+    return f"${math.fsum(known):.2f}" if len(known) == len(costs) else "unknown"
+
+
+def _counted(task: TaskScore, value: float) -> str:
+    return _known(value) if task.separates else "not counted"
 
 
 def _known(value: float) -> str:
@@ -138,7 +156,6 @@ def leaderboard_page(scores: Sequence[Score]) -> str:
     for score in sorted(scores, key=lambda s: (s.track, s.budget, bool(s.changes), -_or_last(s.score.mean))):
         runs = [run for task in score.tasks for run in task.runs]
         shares = [run.executable for run in runs if math.isfinite(run.executable)]
-        costs = [run.cost for run in runs if run.cost is not None]
         rows.append(
             [
                 *(score.model, TITLES[score.track], score.budget, ", ".join(task.name for task in score.tasks)),
@@ -147,7 +164,7 @@ def leaderboard_page(scores: Sequence[Score]) -> str:
                 estimate_text(score.gain) if math.isfinite(score.gain.mean) else "",
                 _percent(sum(shares) / len(shares)) if shares else "",
                 f"{sum(run.tokens for run in runs):,}",
-                f"${sum(costs):.2f}" if costs else "",
+                _dollars([run.cost for run in runs]),
                 "; ".join(score.changes),
             ]
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import CANDIDATE, KINDS, SHAPER_TYPES
 
-VERSION = "0.3"
+VERSION = "0.4"
 # in every score, so that a model that was trained on published scores and their transcripts can be told
 CANARY = "envcoder-bench-score canary 6f1d0c5e-7c1b-4a58-9a0e-2f6f0f1b8f5d"
 HUMAN, UNSHAPED = REFERENCE_MODELS = ("human", "unshaped")  # as --llm: no model is asked
@@ -21,6 +21,7 @@ TRACKS: Mapping[str, Sequence[str]] = {
     "reward": tuple(name for name in SHAPER_TYPES if KINDS[name].judged_with != CANDIDATE),
     "all": SHAPER_TYPES,
 }
+CONTROLLER_TRACK = "all"  # a policy may be judged with a controller that the model wrote
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ AGENT = "agent"  # the third budget: a search by an agent
 AGENT_MINUTES, AGENT_TOKENS = 60, 200_000  # limits of a session, and of its calls with their answers
 RUNS = 5  # searches of each task
 VALIDATION_SEEDS = 3  # of each search: they choose its winner
-HELD_OUT_SEEDS = 5  # known to the harness alone: they score the winners
+HELD_OUT_SEEDS = 5  # drawn when the last search has ended: they score the winners
 EPISODES = 256  # of each policy that is scored
 
 
@@ -68,10 +69,15 @@ class ScoredTask:
         return "" if self.goal is not None else self.base or self.address
 
     @property
+    def shipped_references(self) -> list[Path]:
+        """References that everybody can read. Their copies do not win."""
+        return sorted(REFERENCES.glob(f"{self.name}*.py"))
+
+    @property
     def references(self) -> list[Path]:
         """Candidates that are known to be good, which are trained beside the winners."""
         beside = [] if self.goal is None else self.goal.parent.glob(f"{self.name}*.py")
-        return sorted({*REFERENCES.glob(f"{self.name}*.py"), *beside})
+        return sorted({*self.shipped_references, *beside})
 
 
 def _size(envs: int, iterations: int) -> tuple[str, str]:

@@ -1,33 +1,24 @@
-"""The runs of a score: searches of each task, then all winners and references together on held-out seeds.
+"""The runs of a score: searches of all tasks, then the winners and references of each together on held-out seeds.
 
-A score's folder::
-
-    config.yaml          what was asked, and the held-out seeds
-    unseen/              the unseen tasks, if any
-    published/           the rewards of a method that has published them, if it is the model
-    searches/TASK/K/     the K-th search of a task, a folder of auto-shape without final evaluation
-    agents/TASK/K/       the session of an agent, of which that search is made: see agent.py
-    final/TASK/          the run in which its winners and references train, with the held-out seeds
-    score.json, report.html
+The held-out seeds are drawn when the last search of the last task has ended, so that no model and no agent can find
+them. From then on only the texts that the searches have chosen count.
 """
 
-import hashlib
 import math
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from envcoder_bench.core.errors import UserError, recorded_input, user_input
-from envcoder_bench.core.files import locked, refuse_taken, write_atomic
-from envcoder_bench.core.folders import SCORE, other_kind
-from envcoder_bench.core.shell import quoted, resume_command
-from envcoder_bench.core.yaml_files import parse_plain, to_yaml
+from envcoder_bench.core.errors import MachineError, Stopped, UserError, recorded_input
+from envcoder_bench.core.files import locked, read_json, write_atomic
+from envcoder_bench.core.shell import quoted
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.results.logs import RunLogs
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.evaluate import evaluate, resume
@@ -39,9 +30,11 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.train.rows import evaluate_untrained
 from envcoder_bench.score import published
 from envcoder_bench.score.agent import AgentSearch, agent_command
+from envcoder_bench.score.folder import Notes, ScoreConfig, ScoreFolder
 from envcoder_bench.score.protocol import (
     AGENT,
     BUDGETS,
+    CONTROLLER_TRACK,
     EPISODES,
     HELD_OUT_SEEDS,
     HUMAN,
@@ -51,10 +44,11 @@ from envcoder_bench.score.protocol import (
     TRACKS,
     UNSEEN,
     VALIDATION_SEEDS,
+    VERSION,
     ScoredTask,
     named_tasks,
 )
-from envcoder_bench.score.unseen import draw_tasks
+from envcoder_bench.score.unseen import UNSEEN_TASKS, draw_task
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Attempt
 from envcoder_bench.search.folder import Round, SearchFolder
@@ -62,11 +56,14 @@ from envcoder_bench.search.providers.choice import REPLAY, WITHOUT_MODEL, kind_o
 from envcoder_bench.search.providers.sdk import check_base_url
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings
+from envcoder_bench.shaping.copies import Known
 from envcoder_bench.tasks.base import BASELINES
 
-FIRST_HELD_OUT = 2_000_000_000  # held-out seeds are drawn from here on, where no search has any
+FIRST_HELD_OUT, HELD_OUT_RANGE = 2_000_000_000, 10**9  # held-out seeds are drawn from here, where no search has any
 SEEDS_APART = 20_000  # of two searches of a task
 LEAST_COST = 0.01  # of a search, US dollars: its first request tells what the limit lacks
+_LOST = "; nothing is lost, resume with"  # in an error of a search, with the command of the search
+LIMIT, DUPLICATE = "--max_cost ", "duplicate"  # a flag in messages, and a kind of faults
 # of the run on held-out seeds
 _FINAL = (
     *(f"seeds={HELD_OUT_SEEDS}", f"evaluation.final_episodes={EPISODES}"),
@@ -77,69 +74,21 @@ WINNER, FIRST = "run_{}", "first_{}"  # names of a search's winner and of the be
 
 
 @dataclass(frozen=True)
-class ScoreConfig:
-    """What was asked: config.yaml.
-
-    Attributes:
-        model: as of ``auto-shape --llm``, or one of REFERENCE_MODELS.
-        tasks: names of tasks and sets.
-        runs: searches of each task.
-        held_out: the first of the held-out seeds.
-        drawn: the seed of the unseen tasks.
-        max_cost: US dollars for all requests together.
-        overrides: ``key=value`` for all searches and runs; with any the protocol is changed.
-        agent: the command of the agent, with its budget.
-    """
-
-    model: str
-    track: str
-    budget: str
-    tasks: tuple[str, ...]
-    runs: int = RUNS
-    base_url: str | None = None
-    max_cost: float | None = None
-    held_out: int = 0
-    drawn: int = 0
-    overrides: tuple[str, ...] = ()
-    agent: str = ""
-
-    @property
-    def searches(self) -> int:
-        """Searches of each task: none for a reference, nor for a published reward."""
-        return 0 if self.model in REFERENCE_MODELS or published.method_of(self.model) else self.runs
-
-    @property
-    def candidate(self) -> str:
-        """The name of the candidate of a model that needs no search, in the run on held-out seeds."""
-        return (published.method_of(self.model) or self.model).replace("-", "_")
-
-    @property
-    def changes(self) -> list[str]:
-        """What differs from the protocol; a score with changes is not comparable."""
-        runs = [] if self.runs == RUNS else [f"{self.runs} searches of each task, not {RUNS}"]
-        tasks = ["tasks with a published reward alone"] if published.method_of(self.model) else []
-        return [*runs, *tasks, *self.overrides]
-
-
-@dataclass(frozen=True)
 class SearchOutcome:
     """What a search found, and what it took.
 
     Attributes:
         winner, first: the winner, and the best of the first round; None if nothing could be trained.
-        runs: the runs that it took.
+        seconds: of its trainings.
+        copied: candidates that are copies or near-copies of a reference.
     """
 
     winner: Attempt | None
     first: Attempt | None
     rounds: Sequence[Round]
     folder: SearchFolder
-    runs: Sequence[RunFolder]
-
-    @property
-    def cost(self) -> float:
-        """US dollars, as far as they are known."""
-        return sum(round.usage.cost or 0.0 for round in self.rounds)
+    seconds: float
+    copied: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -148,7 +97,7 @@ class TaskOutcome:
 
     Attributes:
         names: of the winner and of the first round's best of each search in ``run``; empty without one.
-        before: fitness before training, by candidate.
+        before: fitness before training, by candidate; that of the row ``untrained`` if a candidate is not in it.
     """
 
     task: ScoredTask
@@ -159,75 +108,19 @@ class TaskOutcome:
     before: Mapping[str, float]
 
 
-class ScoreFolder:
-    """The paths of a score's folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.config = path / "config.yaml"
-        self.unseen = path / "unseen"
-        self.score = path / "score.json"
-        self.command = resume_command(path, "envcoder-bench score-model")
-
-    def search(self, task: ScoredTask, number: int) -> Path:
-        return self.path / "searches" / task.name / str(number)
-
-    def agent(self, task: ScoredTask, number: int) -> Path:
-        return self.path / "agents" / task.name / str(number)
-
-    def final(self, task: ScoredTask) -> Path:
-        return self.path / "final" / task.name
-
-    def published(self, task: str) -> Path:
-        return self.path / "published" / f"{task}.txt"
-
-    @classmethod
-    def create(cls, path: Path, config: ScoreConfig, files: Mapping[str, bytes]) -> "ScoreFolder":
-        """Create a folder with published rewards by task. Raises UserError if it is taken, or cannot be written."""
-        with user_input():
-            refuse_taken(path, kind="score")
-        folder = cls(path)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            for name, content in files.items():
-                folder.published(name).parent.mkdir(exist_ok=True)
-                write_atomic(folder.published(name), content)
-            write_atomic(folder.config, to_yaml(asdict(config)))  # the last: with it, the score can be resumed
-        except OSError as error:
-            raise UserError(f"--output_dir {path} cannot be written: {error.strerror}") from error
-        return folder
-
-    @classmethod
-    def open(cls, path: Path) -> tuple["ScoreFolder", ScoreConfig]:
-        """Open a folder to resume it. Raises UserError."""
-        folder = cls(path)
-        other = other_kind(path, SCORE)
-        if other is not None:
-            raise UserError(other)
-        try:
-            config = parse_plain(folder.config.read_text(encoding="utf-8"))
-            return folder, TypeAdapter(ScoreConfig).validate_python(config)
-        except OSError as error:
-            raise UserError(f"--resume {path}: it is not the folder of a score (no config.yaml)") from error
-        except (ValidationError, ValueError) as error:
-            raise UserError(f"{folder.config} is damaged: {' '.join(str(error).split())}") from error
-
-
-def begin(path: Path, *, runs: int | None = None, drawn: int = 0, **asked: Any) -> tuple[ScoreFolder, ScoreConfig]:
-    """Create the folder of a score, with held-out seeds and unseen tasks that nobody knows before.
+def begin(path: Path, *, runs: int | None = None, **asked: Any) -> tuple[ScoreFolder, ScoreConfig]:
+    """Create the folder of a score.
 
     Args:
-        runs, drawn, asked: fields of ScoreConfig.
+        runs, asked: fields of ScoreConfig.
 
     Raises:
         UserError: an unknown task or model, a search that cannot begin, or a path that is taken.
     """
-    config = ScoreConfig(
-        **asked,
-        runs=runs or RUNS,
-        held_out=FIRST_HELD_OUT + secrets.randbelow(10**9),
-        drawn=drawn or secrets.randbelow(10**6) + 1,
-    )
+    config = ScoreConfig(**asked, runs=runs or RUNS, protocol=VERSION)
+    if config.held_out and not FIRST_HELD_OUT <= config.held_out < FIRST_HELD_OUT + HELD_OUT_RANGE:
+        many = f"{FIRST_HELD_OUT} to {FIRST_HELD_OUT + HELD_OUT_RANGE - 1}"
+        raise UserError(f"--held_out_seed {config.held_out}: give one of {many}, where no search has any")
     check_base_url(config.base_url or "")
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
     files: dict[str, bytes] = {}
@@ -264,67 +157,147 @@ def _with_agent(config: ScoreConfig) -> ScoreConfig:
     for flag, value in (("max_cost", config.max_cost), ("base_url", config.base_url)):
         if value is not None:
             raise UserError(f"--{flag} is not for --budget agent, whose requests the agent sends itself")
+    if config.held_out:
+        advice = "leave it out, and the seeds are drawn when the last search has ended"
+        raise UserError("--held_out_seed is not for --budget agent, because an agent may read it", advice=advice)
     return replace(config, agent=agent_command(config.agent))
 
 
-def tasks_of(folder: ScoreFolder, config: ScoreConfig) -> list[ScoredTask]:
-    """Return the tasks of a score; the unseen ones are written, the same at every call."""
+def tasks_of(folder: ScoreFolder, config: ScoreConfig, notes: Notes) -> list[ScoredTask]:
+    """Return the tasks of a score; of the unseen ones, which are written anew, those that were drawn."""
     tasks = named_tasks([name for name in config.tasks if name != UNSEEN])
-    tasks += draw_tasks(folder.unseen, config.drawn) if UNSEEN in config.tasks else []
+    tasks += [draw_task(folder.unseen, base, seed) for base, seed in notes.unseen.items()]
     is_published = bool(published.method_of(config.model))
     return [task for task in tasks if not is_published or published.has_reward(config.model, task)]
 
 
 def raise_cost(folder: ScoreFolder, config: ScoreConfig, max_cost: float) -> ScoreConfig:
-    """Write and return the config with a higher limit on the cost, also for searches that the limit has ended."""
+    """Write and return the config with a higher limit on the cost, also for searches that the limit has ended.
+
+    If it has ended any, what was trained with held-out seeds is kept in another folder, ``final_1``, ``final_2`` ...,
+    and other seeds will be drawn, because the model goes on while these are known.
+    """
     if config.max_cost is None or max_cost <= config.max_cost:
         raise UserError(f"--max_cost {max_cost}: the score has {config.max_cost}, which can only be raised")
     config = replace(config, max_cost=max_cost)
-    write_atomic(folder.config, to_yaml(asdict(config)))
+    with locked(folder.path, "score"):
+        notes = folder.read_notes()
+        limited = [name for name in notes.ended if _is_limited(SearchFolder(folder.path / name))]
+        if limited:
+            finals = folder.path / "final"
+            if finals.is_dir():
+                finals.rename(finals.with_name(f"final_{len(list(folder.path.glob('final_*'))) + 1}"))
+            kept = {name: x for name, x in notes.ended.items() if name not in limited and not name.startswith("final/")}
+            folder.write_notes(replace(notes, held_out=0, ended=kept))
+        write_atomic(folder.config, to_yaml(asdict(config)))
     return config
+
+
+@contextmanager
+def at_work(folder: ScoreFolder) -> Iterator[None]:
+    """Hold the lock of a score, and let errors and stops of its searches and runs say how the score is resumed."""
+    try:
+        with locked(folder.path, "score"):
+            yield
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped; resume with: {folder.command}", folder.path) from None
+    except UserError as error:
+        reason, of_search, _ = str(error).partition(_LOST)
+        if not of_search and not isinstance(error, MachineError):
+            raise
+        raise UserError(f"{reason}{_LOST}: {folder.command}") from error
 
 
 def run_score(
     folder: ScoreFolder, config: ScoreConfig, view: View, say: Callable[[str], None]
 ) -> list[TaskOutcome] | None:
-    """Run what is left of a score; return the outcomes, None if it was stopped.
+    """Run what is left of a score; return the outcomes, None if it was stopped. The caller holds the folder's lock.
 
     Raises:
-        UserError: bad input, or a search cannot continue for now; what was done is kept.
+        UserError: bad input, a search cannot continue for now, or a part that had ended was changed.
     """
-    with locked(folder.path, "score"), recorded_input(folder.config):
-        outcomes: list[TaskOutcome] = []
-        spent = 0.0
-        for task in tasks_of(folder, config):
+    with recorded_input(folder.config):
+        notes = folder.read_notes()
+        folder.refuse_changed(notes)
+        for task in _each_task(folder, config, notes):
             for number in range(config.searches):
-                if not _run_search(folder, config, task, number, spent, view):
+                path = folder.search(task, number)
+                if not folder.is_noted(notes, path):
+                    if not _run_search(folder, config, task, number, view):
+                        return None
+                    folder.note(notes, path)
+                best = read_search(folder, config, task, number).winner
+                found = "no candidate could be trained" if best is None else best.name
+                say(f"{task.name}, search {number + 1} of {config.runs}: {found}")
+        # all that a model or an agent can do is done: what follows depends on files that must be as the searches left
+        # them, and on seeds that were nowhere until now
+        folder.refuse_changed(notes)
+        if not notes.held_out:
+            notes.held_out = config.held_out or FIRST_HELD_OUT + secrets.randbelow(HELD_OUT_RANGE)
+            folder.write_notes(notes)
+        outcomes: list[TaskOutcome] = []
+        for task in tasks_of(folder, config, notes):
+            if not folder.is_noted(notes, folder.final(task)):
+                if not _run_final(folder, config, task, notes, view):
                     return None
-                search = read_search(folder, config, task, number)
-                spent += search.cost
-                best = "no candidate could be trained" if search.winner is None else search.winner.name
-                say(f"{task.name}, search {number + 1} of {config.runs}: {best}")
-            if not _run_final(folder, config, task, view):
-                return None
+                folder.note(notes, folder.final(task))
             say(f"{task.name}: winners and references are trained with held-out seeds")
             outcome = read_task(folder, config, task)
-            outcomes.append(replace(outcome, before=_before(outcome.run)))
+            # functions of the track reward are not those that a policy is judged with
+            before = _before(outcome.run) if config.track == CONTROLLER_TRACK else {}
+            outcomes.append(replace(outcome, before=before))
+        folder.refuse_changed(notes)
         return outcomes
 
 
+def _each_task(folder: ScoreFolder, config: ScoreConfig, notes: Notes) -> Iterator[ScoredTask]:
+    """Yield the tasks in the order of their searches; an unseen one is drawn when those before it have ended."""
+    yield from tasks_of(folder, config, replace(notes, unseen={}))
+    for base in UNSEEN_TASKS if UNSEEN in config.tasks else ():
+        if base not in notes.unseen:
+            notes.unseen[base] = config.unseen or secrets.randbelow(10**6) + 1
+            folder.write_notes(notes)
+        yield from tasks_of(folder, replace(config, tasks=(UNSEEN,)), Notes({base: notes.unseen[base]}))
+
+
 def read_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int) -> SearchOutcome:
-    """Read what a finished search found."""
+    """Read what a finished search found. A copy of a reference is not its winner."""
     search = SearchFolder(folder.search(task, number))
-    archive = search.read_archive()
+    archive, rounds = search.read_archive(), _rounds(search)
+    known = _known_references(task, config.track)
+    copied = [x.name for x in archive.attempts if (fault := known.fault(x.name, x.source)) and fault.kind == DUPLICATE]
+    winners = [attempt for attempt in archive.leaders(len(archive.attempts)) if attempt.name not in copied]
+    firsts = [attempt for attempt in winners if attempt.round == 1]
+    seconds = _seconds(RunFolder(search.validation))
+    if config.budget == AGENT:
+        seconds += _agent_search(folder, config, task, number).seconds
+    else:
+        seconds += math.fsum(_seconds(search.run(round.number)) for round in rounds)
+    return SearchOutcome(next(iter(winners), None), next(iter(firsts), None), rounds, search, seconds, copied)
+
+
+def _seconds(folder: RunFolder) -> float:
+    return float(read_json(folder.summary).get("wall_time", 0.0)) if folder.complete else 0.0
+
+
+def _rounds(search: SearchFolder) -> list[Round]:
     rounds: list[Round] = []
     while (round := search.read_round(len(rounds) + 1)) is not None:
         rounds.append(round)
-    winners = archive.leaders(len(archive.attempts))
-    firsts = [attempt for attempt in winners if attempt.round == 1]
-    runs = [search.run(round.number) for round in rounds]
-    if config.budget == AGENT:
-        runs = _agent_search(folder, config, task, number).runs()
-    runs.append(RunFolder(search.validation))
-    return SearchOutcome(next(iter(winners), None), next(iter(firsts), None), rounds, search, runs)
+    return rounds
+
+
+def _is_limited(search: SearchFolder) -> bool:
+    """Return whether the limit on the cost has ended a search."""
+    return any(LIMIT in round.stopped for round in _rounds(search))
+
+
+@lru_cache(maxsize=64)
+def _known_references(task: ScoredTask, track: str) -> Known:
+    """Return the references that are shipped, by which copies are known; near-copies too."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in task.shipped_references}
+    baselines = {source.name: source.source for source in baseline_sources(find_task(task.address))} if texts else {}
+    return Known.of(texts, baselines.get(HUMAN, ""), TRACKS[track])
 
 
 def read_task(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> TaskOutcome:
@@ -341,36 +314,48 @@ def _words(config: ScoreConfig, task: ScoredTask) -> list[str]:
     return [f"shaper_types=[{','.join(TRACKS[config.track])}]", *goal, *task.overrides, *of_runs]
 
 
-def _run_search(
-    folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int, spent: float, view: View
-) -> bool:
+def _run_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int, view: View) -> bool:
     """Start or resume a search; return whether it is finished."""
     if config.budget == AGENT:
         return _agent_search(folder, config, task, number).run(view)
-    search, budget = SearchFolder(folder.search(task, number)), BUDGETS[config.budget]
-    left = None if config.max_cost is None else max(config.max_cost - spent, LEAST_COST)
+    search, left = SearchFolder(folder.search(task, number)), None
+    if config.max_cost is not None:
+        others = [path for path in folder.path.glob("searches/*/*") if path != search.path]
+        costs = [round.usage.cost or 0.0 for path in others for round in _rounds(SearchFolder(path))]
+        left = max(config.max_cost - math.fsum(costs), LEAST_COST)
     if search.config.is_file():
         before = SearchFolder.open(search.path)[1].search.max_cost
-        ended = any(round.stopped for round in read_search(folder, config, task, number).rounds)
-        raised = {"max_cost": left} if ended and left is not None and before is not None and left > before else {}
-        return launch.resume(search.path, view, raised).stopped is None
+        is_raised = left is not None and before is not None and left > before and _is_limited(search)
+        return launch.resume(search.path, view, {"max_cost": left} if is_raised else {}).stopped is None
     shutil.rmtree(search.path, ignore_errors=True)  # its creation was interrupted
-    result = launch.start(
-        task.address,
-        config.model,
-        task.description,
-        [
-            *(f"num_iters={budget.rounds}", f"shapers_per_iter={budget.candidates}", "seeds=1"),
-            *(f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", f"seed={SEEDS_APART * (number + 1)}"),
-            *([] if left is None else [f"max_cost={left:.4f}"]),
-            *_words(config, task),
-            *config.overrides,
-        ],
-        config.base_url,
-        output_dir=search.path,
-        view=view,
-    )
+    words = [*([] if left is None else [f"max_cost={left:.4f}"]), *search_words(config, task, number)]
+    try:
+        result = launch.start(
+            task.address,
+            config.model,
+            task.description,
+            words,
+            config.base_url,
+            output_dir=search.path,
+            view=view,
+        )
+    except UserError as error:
+        if left is None or LIMIT not in str(error):
+            raise
+        of_score = f"{LIMIT}{config.max_cost:g}: ${left:.2f} are left for search {number + 1} of {task.name}"
+        raise UserError(of_score, advice=f"resume with a higher one: {folder.command} {LIMIT}USD") from error
     return result.stopped is None
+
+
+def search_words(config: ScoreConfig, task: ScoredTask, number: int) -> list[str]:
+    """Return the protocol of a search as ``key=value``."""
+    budget = BUDGETS[config.budget]
+    return [
+        *(f"num_iters={budget.rounds}", f"shapers_per_iter={budget.candidates}", "seeds=1"),
+        *(f"validation_seeds={VALIDATION_SEEDS}", "final_seeds=0", f"seed={SEEDS_APART * (number + 1)}"),
+        *_words(config, task),
+        *config.overrides,
+    ]
 
 
 def _agent_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, number: int) -> AgentSearch:
@@ -379,7 +364,7 @@ def _agent_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, nu
     return AgentSearch(*paths, config.model, config.agent, task, seed, words, config.overrides)
 
 
-def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, view: View) -> bool:
+def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, notes: Notes, view: View) -> bool:
     """Train winners and references with the held-out seeds; return whether the run is finished."""
     path = folder.final(task)
     if (path / "config.yaml").is_file():
@@ -389,12 +374,17 @@ def _run_final(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, view:
     result = evaluate(
         task.address,
         {**_references(task, searches), **_winners(searches)[0], **_published(folder, config, task)},
-        overrides=[f"seed={config.held_out}", *_FINAL, *_words(config, task)],
+        overrides=final_words(config, task, notes),
         output_dir=path,
         reporter=view.reporter,
         stop=view.stop,
     )
     return result.complete
+
+
+def final_words(config: ScoreConfig, task: ScoredTask, notes: Notes) -> list[str]:
+    """Return the overrides of the run on the held-out seeds."""
+    return [f"seed={notes.held_out}", *_FINAL, *_words(config, task)]
 
 
 def _published(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> dict[str, str]:
@@ -437,8 +427,3 @@ def _before(run: OpenedRun) -> dict[str, float]:
     with TemporaryDirectory() as logs:
         rows, _ = evaluate_untrained(spec, kept, RunLogs.begin(Path(logs)))
     return {group.name: row.fitness for group, row in zip(kept, rows) if math.isfinite(row.fitness)}
-
-
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file; empty if there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

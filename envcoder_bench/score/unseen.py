@@ -1,8 +1,9 @@
 """Tasks that no model has seen, drawn when it is scored: other robots, and goals of other directions.
 
-The generator is public and its seed is drawn for each score, so what a model learned of the shipped tasks helps only as
-far as it is true of others. Every task is a folder, as users write them (docs/add_a_task.md), made of a shipped task:
-the class is derived from that task's, its model is changed, and its baselines and numbers are copies.
+The generator is public. The seed of each task is drawn when the searches of the tasks before it have ended, so what a
+model learned of the shipped tasks helps only as far as it is true of others. Every task is a folder, as users write
+them (docs/add_a_task.md), made of a shipped task: the class is derived from that task's, its model is changed, and its
+baselines and numbers are copies.
 """
 
 import math
@@ -23,6 +24,7 @@ LENGTHS = 0.85, 1.2  # factors of the lengths of links
 MASSES = 0.75, 1.4  # factors of masses
 SLOPES = 4.0, 9.0  # degrees, of a rail
 TURNS = 50.0, 130.0  # degrees between the direction in which an Ant faces and that in which it should run
+DIRECTION = "Direction"
 
 _FILES = ("human.py", "unshaped.py", "sparse.py")
 _GOAL = '''"""Speed in the direction of {degrees:.0f} degrees to the left of the world's x axis while the torso is above
@@ -38,29 +40,37 @@ def compute_fitness(root_states):
 '''
 
 
-def draw_tasks(folder: Path, seed: int) -> list[ScoredTask]:
-    """Write the unseen tasks of a seed into ``folder`` and return them; the same seed gives the same files."""
-    drawn = random.Random(seed)
-    tasks: list[ScoredTask] = []
-    for base, change in (("Ant", _ant), ("Anymal", _anymal), ("CartpoleSwingup", _slope)):
-        name = f"Unseen{base}{seed}"
-        _write(folder / name, base, name, change, drawn)
-        known = next(task for task in TASKS.values() if task.address == base)
-        description = known.description if known.goal is None else "follow the commands as well as possible"
-        tells = f"a robot that is {base}'s in kind alone"
-        tasks.append(ScoredTask(name, str(folder / name), description, tells, overrides=known.overrides, base=base))
+def draw_task(folder: Path, base: str, seed: int) -> ScoredTask:
+    """Write an unseen task into ``folder`` and return it; the same seed gives the same files.
+
+    Args:
+        base: one of UNSEEN_TASKS.
+    """
+    drawn = random.Random(f"{base} {seed}")
+    if base == DIRECTION:
+        return _direction(folder, seed, drawn)
+    name = f"Unseen{base}{seed}"
+    _write(folder / name, base, name, _CHANGES[base], drawn)
+    known = next(task for task in TASKS.values() if task.address == base)
+    description = known.description if known.goal is None else "follow the commands as well as possible"
+    tells = f"a robot that is {base}'s in kind alone"
+    return ScoredTask(name, str(folder / name), description, tells, overrides=known.overrides, base=base)
+
+
+def _direction(folder: Path, seed: int, drawn: random.Random) -> ScoredTask:
+    """Write the goal of an Ant that should run in another direction, and its reference."""
     angle = drawn.choice((-1, 1)) * drawn.uniform(*TURNS)
     goal = folder / f"direction{seed}.py"
     unit = {"x": math.cos(math.radians(angle)), "y": math.sin(math.radians(angle))}
     text = _GOAL.format(degrees=angle, **unit)
+    folder.mkdir(parents=True, exist_ok=True)
     write_atomic(goal, text)
     # neither baseline runs in this direction: the reference pays the fitness itself
     write_atomic(folder / f"UnseenDirection{seed}_fitness.py", text.replace(FITNESS, REWARD))
     where = f"{abs(angle):.0f} degrees to the {'left' if angle > 0 else 'right'} of the world's x axis"
     description = f"run in the direction {where} as fast as possible, without falling; the target does not matter"
     tells = "a goal against the task's own"
-    tasks.append(ScoredTask(f"UnseenDirection{seed}", "Ant", description, tells, goal, TASKS["Ant"].overrides))
-    return tasks
+    return ScoredTask(f"UnseenDirection{seed}", "Ant", description, tells, goal, TASKS["Ant"].overrides)
 
 
 Change = Callable[[ET.Element, dict[str, Any], random.Random], Mapping[str, object]]
@@ -185,3 +195,7 @@ def _flip_some(model: ET.Element, angles: dict[str, float], drawn: random.Random
         name = joint.get("name", "")
         if name in angles:
             angles[name] = -angles[name]
+
+
+_CHANGES: Mapping[str, Change] = {"Ant": _ant, "Anymal": _anymal, "CartpoleSwingup": _slope}
+UNSEEN_TASKS = (*_CHANGES, DIRECTION)

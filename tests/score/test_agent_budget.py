@@ -27,9 +27,10 @@ from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.score import agent, leaderboard
 from envcoder_bench.score.document import score_document
+from envcoder_bench.score.folder import ScoreFolder
 from envcoder_bench.score.page import score_page
 from envcoder_bench.score.protocol import ScoredTask
-from envcoder_bench.score.run import ScoreFolder, begin, run_score
+from envcoder_bench.score.run import begin, run_score
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.transcript import read_records
@@ -154,6 +155,20 @@ def test_what_an_agent_ranked_becomes_a_search(searched):
     assert folder.read_round(1).usage.requests == search.session.calls and search.session.tokens > 100
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["campaign/candidates/good.py", "transcript.jsonl"])
+def test_a_file_that_an_agent_changes_is_noticed(searched, tmp_path, file):
+    async def script(call):
+        await rank(call, {"good": "tan"})
+        path = tmp_path / "score" / "agents" / "Cartpole" / "0" / file
+        path.write_text(path.read_text().replace("tan", "atan"))
+
+    search, _ = searched(script)
+    with pytest.raises(UserError, match=rf"{file} was changed while the agent worked: the search does not count"):
+        search._record()
+    assert not search.search.exists()
+
+
 def test_a_session_ends_with_its_tokens_or_its_time(searched, monkeypatch):
     async def script(call):
         for _ in range(50):
@@ -168,7 +183,7 @@ def test_a_session_ends_with_its_tokens_or_its_time(searched, monkeypatch):
     search.save()
     search, _ = searched(script)
     assert search.session.ended == agent.TIME and search.session.starts == 2
-    meter = agent._Meter(search, search.campaign())
+    meter = agent._Meter(search, search.campaign)
     with pytest.raises(UserError, match="the time is over"):
         meter.before()
 
@@ -242,6 +257,8 @@ def test_an_agent_that_hands_in_a_controller_is_scored_after_a_stop_and_seen_by_
     leaderboard.add(folder.path, tmp_path / "site")
     transcript = SearchFolder(folder.path / "searches" / "CartpoleSwingup" / "0").transcript
     transcript.write_text(transcript.read_text().replace("32.0 * angle", "31.0 * angle"))
+    notes = folder.read_notes()
+    folder.note(notes, transcript.parent)  # as somebody who edits the folder would
     with pytest.raises(UserError, match=r"has no reply with r1_00"):
         leaderboard.add(folder.path, tmp_path / "site")
 
@@ -257,7 +274,7 @@ def test_an_agent_knows_neither_the_score_nor_the_folder_of_its_task(tmp_path):
     search = agent.AgentSearch(tmp_path / "score" / "agents" / "T" / "0", tmp_path, "m", "a", CARTPOLE, 1, WORDS)
     answer = json.dumps({"error": {"file": f"{task}/human.py"}})
     search.home.mkdir(parents=True)
-    assert json.loads(agent._Meter(search, search.campaign()).after("check", {}, answer)) == {
+    assert json.loads(agent._Meter(search, search.campaign).after("check", {}, answer)) == {
         "error": {"file": "unseen/UnseenAnt3/human.py"}
     }
 

@@ -9,8 +9,10 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.score import published
+from envcoder_bench.score.folder import Notes, ScoreFolder
 from envcoder_bench.score.protocol import TASKS
-from envcoder_bench.score.run import ScoreFolder, begin, tasks_of
+from envcoder_bench.score.run import begin, tasks_of
+from envcoder_bench.score.unseen import UNSEEN_TASKS
 
 # as a task's module of IsaacGymEnvs
 MODULE = """import numpy as np
@@ -47,8 +49,9 @@ def method(tmp_path, monkeypatch):
 def test_the_reward_alone_is_taken_of_a_checkout_and_kept(method, tmp_path):
     model = f"replay:other@{method}"
     asked = {**ASKED, "model": model, "tasks": ("Ant", "AnymalTurn", "unseen")}
-    folder, config = begin(tmp_path / "score", drawn=3, **asked)
-    assert [task.name for task in tasks_of(folder, config)] == ["Ant", "UnseenAnt3"]
+    folder, config = begin(tmp_path / "score", **asked)
+    notes = Notes(dict.fromkeys(UNSEEN_TASKS, 3))
+    assert [task.name for task in tasks_of(folder, config, notes)] == ["Ant", "UnseenAnt3"]
     assert (
         config.model == "replay:other"
         and config.searches == 0

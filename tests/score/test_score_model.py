@@ -1,7 +1,9 @@
 """score-model from end to end: stopped and resumed, references, a model that cheats, and a leaderboard."""
 
 import json
+import re
 import secrets
+import shutil
 
 import pytest
 from fake_llm import FakeLLM, answer
@@ -12,12 +14,13 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.score import leaderboard
 from envcoder_bench.score.document import score_document
-from envcoder_bench.score.run import ScoreFolder, begin, raise_cost, run_score
+from envcoder_bench.score.folder import ScoreFolder
+from envcoder_bench.score.run import begin, raise_cost, read_task, run_score, tasks_of
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.screen import View
 
 TINY = (
-    *("num_envs_per_candidate=4", "learning_iterations=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"),
+    *("num_envs_per_candidate=4", "learning_iterations=2", "evaluation.num_envs=4", "evaluation.final_episodes=4"),
     *("evaluation.points=1", "shapers_per_iter=2", "validated=0", "seeds=2", "sim=mujoco_cpu", "device=cpu"),
     *("train.params.config.horizon_length=4", "task.env.episodeLength=20"),
 )
@@ -27,6 +30,9 @@ ASKED = {"track": "reward", "budget": "one-shot", "tasks": ("smoke",), "base_url
 @pytest.fixture(autouse=True)
 def same_draws(monkeypatch):
     monkeypatch.setattr(secrets, "randbelow", lambda below: 5)
+
+
+HELD_OUT = 2_000_000_005  # as drawn
 
 
 class StopIn(Reporter):
@@ -69,15 +75,15 @@ def evolved(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_stopped_score_resumes_to_the_same_one(evolved, tmp_path):
+@pytest.mark.parametrize("part", ["searches", "final"])
+def test_a_stopped_score_resumes_to_the_same_one(evolved, tmp_path, part):
     stop = StopRequest()
-    folder, config = begin(
-        tmp_path / "stopped", model="evolve", runs=1, overrides=(*TINY, "learning_iterations=1"), **ASKED
-    )
-    view = View(StopIn(stop, "final"), stop)
-    first = run_score(folder, config, view, lambda text: None)
+    asked = {**ASKED, "model": "evolve", "runs": 1, "held_out": HELD_OUT}  # given, and not drawn
+    folder, config = begin(tmp_path / "stopped", overrides=TINY, **asked)
+    view = View(StopIn(stop, part), stop)
+    assert run_score(folder, config, view, lambda text: None) is None
     again, config = ScoreFolder.open(folder.path)
-    outcomes = first or run_score(again, config, View(), lambda text: None)
+    outcomes = run_score(again, config, View(), lambda text: None)
     got = content(score_document(config, outcomes))
     want = content(evolved[1])
     for document in (got, want):
@@ -95,7 +101,7 @@ def test_numbers_follow_from_the_runs(evolved):
     scale = mean[task.best] - mean["unshaped"]
     assert search.score == pytest.approx((sum(search.fitness) / len(search.fitness) - mean["unshaped"]) / scale)
     assert task.human == pytest.approx((mean["human"] - mean["unshaped"]) / scale)
-    assert task.seeds == [2_000_000_005, 2_000_000_006]
+    assert task.seeds == [HELD_OUT, HELD_OUT + 1]
 
 
 def changed(document, key, value):
@@ -128,15 +134,40 @@ def test_a_leaderboard_takes_a_score_and_no_changed_one(evolved, tmp_path, capsy
                 verbs.VERBS["leaderboard"].main(words)
     finally:
         folder.score.write_text(before)
-    # and no table that was edited after its run
-    results = folder.path / "final" / "CartpoleSwingup" / "results.csv"
-    text = results.read_text()
-    try:
-        results.write_text(text.replace(",ok,0.", ",ok,0.9", 1))
-        with pytest.raises(UserError, match=r"results\.csv was changed"):
-            verbs.VERBS["leaderboard"].main(words)
-    finally:
-        results.write_text(text)
+    folder.score.write_text(json.dumps({**json.loads(before), "award": "best"}))
+    with pytest.raises(UserError, match="award is 'best'"):
+        verbs.VERBS["leaderboard"].main(words)
+
+
+EDITS = {
+    "a table": ("final/CartpoleSwingup/results.csv", ",ok,0.", ",ok,0.9", "results.csv was changed since"),
+    "no digests of it": ("final/CartpoleSwingup/run.json", '"results.csv"', '"x.csv"', "has no digest of results.csv"),
+    "fewer changes": ("config.yaml", "- learning_iterations=2\n", "", "learning_iterations is 2, and the score"),
+    "fewer searches": ("config.yaml", "model: evolve", "model: human", "other searches and runs than the score"),
+    "other seeds": ("notes.json", str(HELD_OUT), str(HELD_OUT + 1), "seed is 2000000005, and the score has 2000000006"),
+    "a better archive": ("searches/CartpoleSwingup/0/archive.json", '"20000": ', '"20000": 9', "and no run does"),
+    "more candidates": ("searches/CartpoleSwingup/0/config.yaml", "num_iters: 1", "num_iters: 2", "num_iters is 2"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_folder_is_refused_even_if_score_and_digests_are_made_anew(evolved, tmp_path, edit):
+    folder = ScoreFolder(shutil.copytree(evolved[0].path, tmp_path / "score"))
+    name, old, new, refusal = EDITS[edit]
+    text = (folder.path / name).read_text()
+    assert old in text
+    (folder.path / name).write_text(text.replace(old, new, 1))
+    with pytest.raises(UserError, match=r"does not agree with its folder|was changed after"):
+        leaderboard.add(folder.path, tmp_path / "site")
+    _, config = ScoreFolder.open(folder.path)
+    notes = folder.read_notes()
+    for part in list(notes.ended):
+        folder.note(notes, folder.path / part)
+    outcomes = [read_task(folder, config, task) for task in tasks_of(folder, config, notes)]
+    folder.score.write_text(leaderboard.score_json(score_document(config, outcomes)))
+    with pytest.raises(UserError, match=re.escape(refusal)):
+        leaderboard.add(folder.path, tmp_path / "site")
 
 
 @pytest.mark.slow

@@ -6,10 +6,14 @@ import pytest
 import torch
 
 from envcoder_bench.core.yaml_files import read_yaml
-from envcoder_bench.score.unseen import draw_tasks
+from envcoder_bench.score.unseen import UNSEEN_TASKS, draw_task
 from envcoder_bench.sources import outside
 from envcoder_bench.sources.registry import find_spec
 from envcoder_bench.tools.task_check import check_task
+
+
+def draw_tasks(folder, seed):
+    return [draw_task(folder, base, seed) for base in UNSEEN_TASKS]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +45,7 @@ def test_a_drawn_task_fulfils_the_contract(drawn, index):
 @pytest.mark.parametrize("base", ["Ant", "Anymal"])
 def test_episodes_begin_with_all_bodies_above_the_ground(tmp_path, base):
     for seed in (1, 2, 3):
-        (address,) = [task.address for task in draw_tasks(tmp_path, seed) if task.name == f"Unseen{base}{seed}"]
-        spec = find_spec(address)
+        spec = find_spec(draw_task(tmp_path, base, seed).address)
         try:
             task = spec.make(read_yaml(spec.config), 1, "mujoco_cpu", "cpu")
             task.reset(torch.ones(1, dtype=torch.bool), task.default_state, {})
