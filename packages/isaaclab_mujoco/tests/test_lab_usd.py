@@ -134,3 +134,22 @@ def test_a_local_usd_answers_where_no_urdf_or_mjcf_has_its_name(tmp_path, monkey
     find._files.cache_clear()
     (tmp_path / "dog.urdf").write_text("<robot/>")
     assert find.robot_file(str(own)) == tmp_path / "dog.urdf"
+
+
+def test_a_robot_of_a_server_is_answered_by_a_checkout_of_menagerie(tmp_path, monkeypatch):
+    monkeypatch.setattr(find, "given", {})
+    monkeypatch.setattr(find, "roots", [])
+    server = "https://server/Assets/Isaac/5.1/Isaac/IsaacLab/Robots/Unitree/H1"
+    monkeypatch.delenv(find.VARIABLE, raising=False)
+    with pytest.raises(AssetNotFound, match=r"Menagerie's \(MENAGERIE_ROOT is not set\)\. Give one"):
+        find.robot_file(f"{server}/h1.usd")
+    monkeypatch.setenv(find.VARIABLE, str(tmp_path))
+    with pytest.raises(UserError, match=r"h1\.usd: .* has no unitree_h1/h1\.xml"):
+        find.robot_file(f"{server}/h1.usd")
+    own = tmp_path / "unitree_h1" / "h1.xml"
+    own.parent.mkdir()
+    own.write_text("<mujoco/>")
+    for name in ("h1.usd", "h1_minimal.usd"):
+        assert find.robot_file(f"{server}/{name}") == own
+    with pytest.raises(AssetNotFound):
+        find.robot_file(f"{server}_2/h1_2.usd")

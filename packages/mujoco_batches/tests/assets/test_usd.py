@@ -322,6 +322,9 @@ WRONG = {
     "Cone does not collide here": ARM.replace("def Sphere", "def Cone"),
     "body1 /robot/nowhere does not exist": ARM.replace("</robot/link>", "</robot/nowhere>"),
     "only fixed joints are supported": ARM[:-2] + joint("Revolute", "swing", "", "base") + "}\n",
+    "hinge: to the world only fixed": ARM.replace(
+        "double size = 2\n}", "double size = 2\n}\nbool physics:rigidBodyEnabled = 0"
+    ),
     "one body must be the root; found base, link": ARM.replace("PhysicsRevoluteJoint", "Scope"),
     "no prim with PhysicsRigidBodyAPI": 'def Xform "robot"\n{\n}\n',
     "signed distance field": ARM.replace("def Sphere", "def Mesh").replace(
