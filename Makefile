@@ -69,7 +69,7 @@ $(VENV)-isaaclab/installed: $(VENV)/tested requirements-isaaclab.txt requirement
 BUILD := 'hatchling>=1.25' 'editables>=0.5' 'setuptools>=70.1'
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco --no-emit-package mujoco-batches
 # without what Isaac Lab's own metadata requires: Isaac Sim's pins, and packages for cameras
-ISAACLAB := isaaclab==2.3.2.post1 rsl-rl-lib==3.0.1 prettytable wcwidth trimesh gitpython gitdb smmap toml
+ISAACLAB := isaaclab==2.3.2.post1 rsl-rl-lib==3.0.1 prettytable wcwidth trimesh gitpython gitdb smmap toml usd-core
 
 lock:
 	$(LOCK) pyproject.toml --extra video --output-file requirements.txt
@@ -113,6 +113,7 @@ test-mjlab: $(VENV)-mjlab/installed
 		-k "mjlab or rsl_rl" tests/sources/mjlab_tasks tests/trainers/test_rsl_rl.py benchmarks/tests/test_measure.py
 
 test-isaaclab: $(VENV)-isaaclab/installed
+	$(VENV)-isaaclab/bin/python -m pytest -n 0 $(PYTEST_FLAGS) packages/mujoco_batches/tests/assets
 	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) packages/isaaclab_mujoco/tests
 	$(VENV)-isaaclab/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_FLAGS) tests/sources/isaaclab_tasks
 	ISAACLAB_PATH=$(VENV)-isaaclab/isaaclab-2.2/isaaclab $(VENV)-isaaclab/bin/python -m pytest -n 0 $(PYTEST_FLAGS) \

@@ -4,8 +4,10 @@
         mujoco-usd-converter==0.8.0 numpy-stl==4.1.1 python-utils==4.2.0 tinyobjloader==2.0.0rc13
     V3/bin/python benchmarks/lab_newton.py record ROBOTS               # the 3.0: measurements/lab_newton.json
     .venv-isaaclab/bin/python benchmarks/lab_newton.py compare ROBOTS  # this project, from the same states
-    PYTHON benchmarks/lab_newton.py speed ROBOTS ROBOT NUM_ENVS        # either of them, by the Python that runs it
+    PYTHON benchmarks/lab_newton.py speed ROBOTS ROBOT NUM_ENVS FOLDER PLACE COUNT  # either, by the Python that runs it
 
+``COUNT`` processes that are started together with the same new ``FOLDER``, and each with its ``PLACE`` from 0 on, step
+in turns of 1.5 s, so that what else the machine does meets all of them; each prints the medians of its five turns.
 Both have the tasks that each version registers, and the same MJCF, which is written to the folder ``ROBOTS``: shapes,
 masses, joints and ranges of this package's models. The 3.0 reads its conversion to USD. Numbers of actuators and steps
 that differ between the versions' configs are the 3.0's. A step is one of the solver, of which Humanoid's physics steps
@@ -22,6 +24,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,7 +53,7 @@ def Xform "ground"
     }
 }
 """  # NVIDIA's server has the usual one
-STATES, SETTLING, STEPS, SECONDS, WITHIN = 8, 30, 2, 10.0, 1e-5
+STATES, SETTLING, STEPS, SECONDS, TURNS, WITHIN = 8, 30, 2, 1.5, 5, 1e-5
 QUANTITIES = ("root_pos", "root_quat", "root_vel", "joint_pos", "joint_vel")  # quaternions xyzw; velocities of the link
 _PARTS = {
     "thigh_0": "thigh:0", "thigh_1": "thigh:2", "thigh_2": "thigh:1", "shin_0": "shin", "foot_0": "foot:0",
@@ -326,12 +329,21 @@ def sorted_joints(state: dict[str, Any], order: list[int]) -> dict[str, np.ndarr
     return {key: x[:, order] if key.startswith("joint") else x for key, x in arrays.items()}
 
 
+def turns(folder: Path, place: int, count: int) -> Iterator[None]:
+    """Yield ``TURNS`` times, when it is the turn of the process at this place among ``count`` that share a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"ready {place}").touch()
+    for turn in range(place, TURNS * count, count):
+        while len([*folder.iterdir()]) < count + turn:
+            time.sleep(0.05)
+        yield
+        (folder / f"turn {turn}").touch()
+
+
 def speed(lab: Any) -> dict[str, int]:
     """Return env-steps of ``env.step`` with random actions per second, and per second of a core, over ``SECONDS``."""
     env = lab.env
     size = (env.num_envs, env.action_manager.total_action_dim)
-    for _ in range(5):
-        env.step(torch.rand(size) * 2.0 - 1.0)
     wall, core, steps = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() - wall < SECONDS:
         env.step(torch.rand(size) * 2.0 - 1.0)
@@ -362,17 +374,12 @@ def main() -> None:
                 words = " | ".join(f"{x:.1e}" for x in both)
                 print(f"| {name} | {case}, {number + 1} | {words} | {within} of {STATES} |", flush=True)
     else:
-        name, num_envs = sys.argv[3], int(sys.argv[4])
-        print(
-            json.dumps(
-                {
-                    "robot": name,
-                    "num_envs": num_envs,
-                    "3.0": real,
-                    **speed((Newton if real else Ours)(name, num_envs, folder)),
-                }
-            )
-        )
+        name, num_envs, together, place, count = sys.argv[3], int(sys.argv[4]), *sys.argv[5:]
+        lab = (Newton if real else Ours)(name, num_envs, folder)
+        speed(lab)  # the first steps compile
+        speeds = [speed(lab) for _ in turns(Path(together), int(place), int(count))]
+        medians = {key: int(np.median([x[key] for x in speeds])) for key in speeds[0]}
+        print(json.dumps({"robot": name, "num_envs": num_envs, "3.0": real, **medians}))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -30,16 +31,20 @@ class Finder(MetaPathFinder, Loader):
 
     Attributes:
         changes: by the name of a module, what to do with it after its execution.
+        real: packages of Omniverse that are imported at present as they are installed.
     """
 
     def __init__(self) -> None:
         self.changes: dict[str, list[Change]] = {}
+        self.real: set[str] = set()
         self._optional = [name for name in OPTIONAL if PathFinder.find_spec(name) is None]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root = fullname.partition(".")[0]
+        if root in self.real:
+            return None
         if renamed(fullname) or root in OMNIVERSE or root in self._optional or within(fullname, UNUSED):
             return ModuleSpec(fullname, self, is_package=True)
         if fullname not in self.changes:
@@ -103,6 +108,27 @@ def finder() -> Finder:
     new = Finder()
     sys.meta_path.insert(0, new)
     return new
+
+
+_installed: dict[str, ModuleType] = {}
+
+
+@contextmanager
+def installed(package: str) -> Iterator[None]:
+    """Import a package of Omniverse as it is installed, not as a fake, within this context."""
+
+    def taken() -> dict[str, ModuleType]:
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if within(name, [package])}
+
+    fakes, hook = taken(), finder()
+    sys.modules.update(_installed)  # compiled modules cannot be imported twice
+    hook.real.add(package)
+    try:
+        yield
+    finally:
+        hook.real.remove(package)
+        _installed.update(taken())
+        sys.modules.update(fakes)
 
 
 def on_import(name: str, **values: Any) -> None:

@@ -56,6 +56,7 @@ class GroupCurricula:
         # of each group, the terms whose last call did nothing; and the configs that it has
         self._idle: list[dict[str, list[Comparison]]] = [{} for _ in self.envs]
         self._contents: dict[int, Contents] = {}
+        self._failed: set[int] = set()  # groups that are stopped
 
     def _share(self, events: Mapping[str, Named]) -> None:
         """Let commands, events and terms run with the config of each group."""
@@ -119,6 +120,7 @@ class GroupCurricula:
         block, settings = self._block, self._block.settings
         rows = block.rows_of(group)
         env = block.world.part(block, rows)
+        env.cfg = block.configs[group]
         env.command_manager = GroupManager(block.command_manager, rows, env, group, settings.commands)
         env.event_manager = GroupManager(block.event_manager, rows, env, group, self._events)
         env.termination_manager = block.termination_manager.of_group(rows, group)
@@ -127,7 +129,8 @@ class GroupCurricula:
 
     def active(self, steps: int) -> list[int]:
         """Return the groups of which a term of the curriculum may do something at ``steps``."""
-        return [group for group, idle in enumerate(self._idle) if not self._all_idle(idle, steps)]
+        groups = (group for group, idle in enumerate(self._idle) if not self._all_idle(idle, steps))
+        return [group for group in groups if group not in self._failed]
 
     def _all_idle(self, idle: dict[str, list[Comparison]], steps: int) -> bool:
         return all(name in idle and hold(idle[name], steps) for name in self.names)
@@ -142,12 +145,11 @@ class GroupCurricula:
             try:
                 watch, changed = self._evaluated(name, mask, group)
             except FAULTS as error:
+                self._failed.add(group)
                 yield group, error
                 continue
-            if changed:
-                self._idle[group].clear()  # other terms may read it
             if changed or watch.acts:
-                self._idle[group].pop(name, None)
+                self._idle[group].pop(name, None)  # the others, which may read it, are evaluated again as well
             else:
                 self._idle[group][name] = watch.comparisons
 
@@ -163,7 +165,9 @@ class GroupCurricula:
                 get(term, "func")(env, EnvIds.of(mask[rows]), **get(term, "params"))
         finally:
             world.steps = watch.steps.plain
-        own = [shared.own[group] for _, _, shared in self._all_shared() if group in shared.own]
+        every = [shared for _, _, shared in self._all_shared()]
+        own = [shared.own[group] for shared in every if group in shared.own]
+        own += [values[group] for shared in every for values in shared.values.values() if group in values]
         contents = self._contents.get(group)
         changed = contents is None or not contents.are_in(own)
         if changed:
@@ -187,6 +191,10 @@ class GroupCurricula:
         for group in range(len(self.envs)):
             for path, _, _, x in self._numbers_of(group):
                 result[f"{group}/{path}"] = torch.tensor(x, dtype=torch.float64)
+            for kind, k, shared in self._all_shared():
+                for name, values in shared.values.items():
+                    if isinstance(values.get(group), (int, float)):
+                        result[f"{group}/{kind}/{k}/{_NUMBER}/{name}"] = torch.as_tensor(values[group])
             for name, x in self._set_attributes(group).items():
                 kind = _TENSOR if isinstance(x, Tensor) else _NUMBER
                 result[f"{group}/{kind}/{name}"] = torch.as_tensor(x)
@@ -209,6 +217,11 @@ class GroupCurricula:
                             key,
                             before.get(path, x) if saved is None else type(x)(saved.tolist()),
                         )
+                for values in shared.values.values():
+                    values.pop(group, None)
+                start = f"{kind}/{k}/{_NUMBER}/"
+                for path in (path for path in own if path.startswith(start)):
+                    shared.set_value(group, path.removeprefix(start), own[path].item())
             for name in self._set_attributes(group):
                 delattr(env, name)
             for path, x in own.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.term_tasks.patches import changes_terms
+from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
 from envcoder_bench.sources.term_tasks.settings import Shared
 from envcoder_bench.sources.term_tasks.terms import Term, TermTable
 from envcoder_bench.sources.term_tasks.views import ManagerView, live_rows
@@ -120,7 +121,8 @@ class Rewards(Terms):
             return
         world = self._block.world
         world.has_read_rewards = True
-        if not (world.reads_rewards or changes_terms(world.dialect, self._block.cfg)):
+        sets_terms = changes_terms(world.dialect, self._block.cfg) and not judges_groups(world.dialect, self._block.cfg)
+        if not (world.reads_rewards or sets_terms):
             message = "env.reward_manager is there for the task's own code and for curricula"
             raise UserError(f"{message}: a candidate's other terms cannot read it")
 
@@ -197,4 +199,6 @@ class GroupManager(ManagerView):
                 return value[rows] if value.dim() and len(value) == term.num_envs else value
             return env if value is vars(term).get("_env") else value
 
-        return live_rows(term, rows, term.num_envs, other)
+        shared, group = self._shared[name], self._group
+        own = {key: values[group] for key, values in shared.values.items() if group in values}
+        return live_rows(term, rows, term.num_envs, other, own, functools.partial(shared.set_value, group))

@@ -1,16 +1,20 @@
-"""Answer a robot's file, which may be a USD on a server, by a URDF or MJCF on this machine.
+"""Answer a robot's file, which may be a USD on a server, by a file on this machine.
 
 The first of these that has one is taken: the runner's ``--asset NAME=FILE``, ``assets.yaml`` in the working folder, the
 file itself if it is a URDF or MJCF, URDFs and MJCFs of the same name below the folder above the file's or those in
-``roots``, and robots that mjlab ships.
+``roots``, the file itself if it is a USD that can be read, robots that mjlab ships, and those of a checkout of MuJoCo
+Menagerie.
 """
 
+import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from isaaclab_mujoco.errors import AssetNotFound, UserError
+from mujoco_batches.assets import usd
 
 ENDINGS = (".urdf", ".xml", ".mjcf")
 given: dict[str, str] = {}  # what a file's path ends with -> a file, by --asset and assets.yaml
@@ -18,6 +22,9 @@ answers: dict[str, str] = {}  # files' names -> the files that answered them
 roots: list[Path] = []  # folders of the user's code
 # robots of mjlab's asset zoo, by what is in the path of a USD of theirs
 ZOO = {r"\bg1": "unitree_g1/xmls/g1.xml", r"\bgo1": "unitree_go1/xmls/go1.xml"}
+# robots of MuJoCo Menagerie whose joints, bodies and frames are those that Isaac Lab's configs and tasks name
+MENAGERIE = {r"\bh1(_minimal)?\.usd": "unitree_h1/h1.xml"}
+VARIABLE = "MENAGERIE_ROOT"  # a checkout of Menagerie; its own package on PyPI reads the same variable
 
 
 def robot_file(name: str) -> Path:
@@ -48,17 +55,33 @@ def _robot_file(name: str) -> Path:
         for found in sorted(_files(folder)):
             if found.name in tried:
                 return found
-    zoo = find_spec("mjlab")
-    if zoo is not None and zoo.origin is not None:
-        for pattern, file in ZOO.items():
+    unread = ""
+    if path.suffix in usd.ENDINGS and path.is_file():
+        unread = usd.obstacle(path)
+        if not unread:
+            return path
+    for zoo, robots in _zoos():
+        for pattern, file in robots.items():
             if re.search(pattern, name, re.IGNORECASE):
-                return Path(zoo.origin).parent / "asset_zoo" / "robots" / file
+                if not (zoo / file).is_file():
+                    raise UserError(f"{name}: {zoo} has no {file}")
+                return zoo / file
     places = ", ".join(str(folder) for folder in folders) or "no folder"
     raise AssetNotFound(
-        f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, and mjlab's robots "
-        f"({'installed' if zoo else 'mjlab is not installed'}). "
+        f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, mjlab's robots "
+        f"({'installed' if find_spec('mjlab') else 'mjlab is not installed'}) and Menagerie's "
+        f"({VARIABLE} is {os.environ.get(VARIABLE) or 'not set'}){unread and f'; as to the USD, {unread}'}. "
         f"Give one: the line '{path.name}: FILE' in assets.yaml, or --asset {path.name}=FILE before the script"
     )
+
+
+def _zoos() -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield folders of robots on this machine, and the files that answer the names of theirs."""
+    mjlab = find_spec("mjlab")
+    if mjlab is not None and mjlab.origin is not None:
+        yield Path(mjlab.origin).parent / "asset_zoo" / "robots", ZOO
+    if os.environ.get(VARIABLE):
+        yield Path(os.environ[VARIABLE]).expanduser(), MENAGERIE
 
 
 def read_assets_file(path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from isaaclab_mujoco.errors import NotSupported, UserError
-from mujoco_batches.assets import urdf_spec
+from isaaclab_mujoco.import_hook import installed
+from mujoco_batches.assets import urdf_spec, usd
 from mujoco_batches.assets.asset import Asset, load
 from mujoco_batches.assets.urdf import AssetError, Shape
 from mujoco_batches.scene.params import DOF_MODE_POS, AssetOptions
@@ -24,12 +25,19 @@ def from_file(path: Path, name: str, cfg: Any) -> Asset:
     fixed = getattr(getattr(cfg, "articulation_props", None), "fix_root_link", None)
     fixed = fixed if fixed is not None else getattr(cfg, "fix_base", None)
     try:
+        if path.suffix in usd.ENDINGS:
+            with installed("pxr"):
+                robot = usd.read(path)
+            options.fix_base_link = bool(fixed) if fixed is not None else robot.fixed
+            collide = getattr(getattr(cfg, "articulation_props", None), "enabled_self_collisions", None)
+            spec, joints = usd.build(robot, options, collide)
+            return Asset(str(path), spec, options, joints)
         options.fix_base_link = bool(fixed) if fixed is not None else _is_fixed(path)
-        # of a USD it is not known; Isaac Lab's and Isaac Sim's tools that make them keep fixed joints unless asked
+        # what a USD had is not known; Isaac Lab's and Isaac Sim's tools that make them keep fixed joints unless asked
         options.collapse_fixed_joints = bool(getattr(cfg, "merge_fixed_joints", False))
         return load(str(path.parent), path.name, options)
     except (AssetError, ET.ParseError) as error:
-        raise UserError(f"{name}: {error}") from error
+        raise UserError(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
 
 
 def from_shape(cfg: Any) -> Asset:

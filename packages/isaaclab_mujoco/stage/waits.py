@@ -1,9 +1,11 @@
 """Isaac Lab's code that waits for the device in each physics step, although the host can know the answer.
 
-Results are the same. A sensor whose period is at most a physics step is computed in each; in Isaac Lab's own code the
-rounding of its clock skips some after 32 s of an episode.
+Also here: accelerations that are computed only to be set to zero. Results are the same. A sensor whose period is at
+most a physics step is computed in each; in Isaac Lab's own code the rounding of its clock skips some after 32 s of an
+episode.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,9 @@ def install() -> None:
     after_import("isaaclab.sensors.sensor_base", lambda module: _sensors(module.SensorBase))
     after_import("isaaclab.utils.wrench_composer", lambda module: _wrenches(module.WrenchComposer))
     after_import("isaaclab.utils.buffers.circular_buffer", lambda module: _lengths(module.CircularBuffer))
+
+    for name, kind in (("articulation.articulation", "Articulation"), ("rigid_object.rigid_object", "RigidObject")):
+        after_import(f"isaaclab.assets.{name}", lambda module, kind=kind: _velocities(getattr(module, kind)))
 
 
 def note_outdated(sensor: Any, which: str | None) -> None:
@@ -47,6 +52,25 @@ def _sensors(cls: Any) -> None:
         note_outdated(self, NONE)
 
     cls.update, cls.reset, cls._update_outdated_buffers = updated, resetting, computed
+
+
+def _velocities(cls: Any) -> None:
+    """Let a write of velocities leave accelerations alone that no one has read; ``Physics`` sets them to zero."""
+    write = cls.write_root_com_velocity_to_sim
+
+    @functools.wraps(write)
+    def writing(self: Any, root_velocity: Any, env_ids: Any = None) -> None:
+        data = self._data
+        buffer, engine = data._body_com_acc_w, self._root_physx_view.physics.engine
+        held = buffer.data, buffer.timestamp
+        unread = engine.keeps_velocities and buffer.timestamp < data._sim_timestamp
+        if unread:
+            buffer.data, buffer.timestamp = torch.zeros(engine.num_envs, 1, 1), data._sim_timestamp
+        write(self, root_velocity, env_ids)
+        if unread:
+            buffer.data, buffer.timestamp = held
+
+    cls.write_root_com_velocity_to_sim = writing
 
 
 def _lengths(cls: Any) -> None:

@@ -41,6 +41,7 @@ class ArticulationView:
         self.rows = [place.bodies.start + body for body in bodies]
         self.columns = torch.tensor([place.dofs.start + dof for dof in self._dofs], device=physics.device).long()
         self._index = torch.tensor(self.rows, device=physics.device)
+        self._envs = torch.arange(self.count)
         links, joints = [asset.body_names[i] for i in bodies], [asset.dof_names[i] for i in self._dofs]
         self.shared_metatype = SimpleNamespace(
             link_names=links,
@@ -140,7 +141,10 @@ class ArticulationView:
 
     def _command(self, held: Tensor, data: Tensor, indices: Tensor) -> None:
         envs = indices.long()
-        held[envs[:, None], self.columns] = data[envs]
+        if type(envs) is Tensor and envs.device.type == "cpu" and torch.equal(envs, self._envs):
+            held[:, self.columns] = data
+        else:
+            held[envs[:, None], self.columns] = data[envs]
 
     def apply_forces_and_torques_at_position(
         self,

@@ -60,7 +60,8 @@ class Physics:
         self.contacts = {(c.body, c.other): number for number, c in enumerate(lists)}
         self.actors, self.layout = (
             actors,
-            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True),
+            # contact sensors have lists of their own
+            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True, contact_forces=False),
         )
         n = self.num_envs
         poses = np.zeros((n, len(actors), 7))
@@ -75,6 +76,9 @@ class Physics:
         self.materials = Materials(self, cfg.physics_material, [ground.material for ground in self.grounds])
         self.view = SimulationView(self)
         self.accelerations: Tensor | None = None
+        # roots whose velocity was written since the last step, and each actor's bodies
+        self._resting = torch.zeros(n * len(actors), dtype=torch.bool, device=self.device)
+        self._num_bodies = torch.tensor([len(actor.asset.body_names) for actor in actors], device=self.device)
 
     def step(self) -> None:
         """Advance by one physics step."""
@@ -84,6 +88,7 @@ class Physics:
         self.materials.apply()
         before = None if self.accelerations is None else self.bodies()[..., 7:].clone()
         self.engine.step()
+        self._resting.zero_()
         self.failed |= self.engine.blown
         self.steps += 1
         self.stale = False
@@ -151,16 +156,25 @@ class Physics:
         return self.engine.tensor("bodies").view(self.num_envs, -1, 13)
 
     def read_accelerations(self) -> Tensor:
-        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``; 0 until the first one
-        after the first call."""
-        if self.accelerations is None:  # from now on they are computed
+        """Return the accelerations of the bodies in the last step, ``(num_envs, num_bodies, 6)``.
+
+        They are 0 where a velocity was written since. MuJoCo Warp's engine computes them from the first call on, in
+        each step, and until then they are 0.
+        """
+        if self.engine.keeps_velocities:
+            resting = self._resting.view(self.num_envs, -1).repeat_interleave(self._num_bodies, dim=1)
+            return self.engine.accelerations().masked_fill_(resting[..., None], 0.0)
+        if self.accelerations is None:
             self.accelerations = torch.zeros(self.num_envs, self.engine.num_bodies, 6, device=self.device)
         return self.accelerations
 
     def write_roots(self, actor: int, part: slice, values: Tensor, envs: Tensor) -> None:
         roots = self.engine.tensor("roots").view(self.num_envs, -1, 13)
         roots[envs, actor, part] = values
-        self.engine.write_roots(self._mask(actor, envs), roots.view(-1, 13))
+        mask = self._mask(actor, envs)
+        self.engine.write_roots(mask, roots.view(-1, 13))
+        if self.engine.keeps_velocities and part.stop == 13:
+            self._resting |= mask
         self.stale = True
 
     def write_dofs(self, actor: int, columns: Tensor, part: int, values: Tensor, envs: Tensor) -> None:

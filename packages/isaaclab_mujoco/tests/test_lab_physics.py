@@ -201,3 +201,40 @@ def test_functions_of_isaac_sim_are_isaac_labs_own_formulas():
     torch.testing.assert_close(up_vec, lab.quat_apply(torso, up))
     torch.testing.assert_close(heading, lab.quat_apply(torso, forward))
     assert torch.equal(height, up_vec[:, 2]) and torch.equal(quat_conjugate(q), lab.quat_conjugate(q))
+
+
+@pytest.mark.parametrize("reader", ["late", "early"])
+def test_accelerations_and_wrenches_are_those_of_the_last_step(make, cfgs, reader):
+    """They are the same whether or not poses and earlier steps were read; accelerations are changes of velocities."""
+    env = make(cfgs.LeggedEnvCfg())
+    env.reset()
+    robot, view = env.scene["robot"], env.scene["robot"].root_physx_view
+    robot.write_root_pose_to_sim(torch.tensor([[0.0, 0.0, 0.5 * STANDING, 1.0, 0.0, 0.0, 0.0]] * 2))
+    for step in range(4):
+        before = view.get_link_velocities()  # of the written pose
+        advance(env, 1, position=torch.full((2, 8), 0.3 * step))
+        if reader == "early" or step == 3:
+            wrenches = view.get_link_incoming_joint_force()
+            changes = (view.get_link_velocities() - before) / env.physics_dt
+            assert torch.allclose(view.get_link_accelerations(), changes, rtol=1e-4, atol=1e-2)
+            assert torch.equal(view.get_link_incoming_joint_force(), wrenches) and wrenches.abs().max() > 1.0
+    # of the last step also after writes and a refresh; 0 where the velocity was written
+    last = view.get_link_accelerations()
+    robot.write_root_velocity_to_sim(torch.ones(1, 6), env_ids=torch.tensor([1]))
+    env.sim.forward()
+    assert torch.equal(robot.data.body_acc_w[0], last[0]) and not robot.data.body_acc_w[1].any()
+    assert torch.equal(view.get_link_incoming_joint_force(), wrenches)
+
+
+def test_what_is_read_late_survives_a_checkpoint(make, cfgs):
+    env = make(cfgs.LeggedEnvCfg())
+    env.reset()
+    physics, view = env.sim.running, env.scene["robot"].root_physx_view
+    advance(env, 3)
+    state = physics.get_state()
+    expected = view.get_link_accelerations(), view.get_link_incoming_joint_force()
+    advance(env, 3)
+    assert not torch.equal(view.get_link_accelerations(), expected[0])
+    physics.set_state(state)
+    assert torch.equal(view.get_link_accelerations(), expected[0])
+    assert torch.equal(view.get_link_incoming_joint_force(), expected[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from mujoco_batches.assets import mjcf, urdf_spec
+from mujoco_batches.assets import mjcf, urdf_spec, usd
 from mujoco_batches.assets.urdf import AssetError, Joint, Shape
 from mujoco_batches.scene.params import DOF_MODE_POS, AssetOptions, ForceSensorPlace, tell_ignored
 from mujoco_batches.scene.properties import (
@@ -175,6 +175,7 @@ class Asset:
                 joint = joints[name]
                 row["velocity"], row["effort"] = joint.velocity, min(joint.effort, MAX_FLOAT)
                 row["damping"], row["friction"] = joint.damping, joint.friction
+                row["stiffness"], row["armature"] = joint.stiffness, row["armature"] + joint.armature
             drive = drives.get(name)
             if drive is not None and drive.kp > 0:  # MJCF's <position>
                 row["driveMode"], row["stiffness"], row["effort"] = DOF_MODE_POS, drive.kp, drive.upper_force_limit
@@ -182,7 +183,7 @@ class Asset:
 
 
 def load(root: str, file: str, options: AssetOptions | None) -> Asset:
-    """Load the URDF or MJCF ``file`` under the folder ``root``.
+    """Load the URDF, MJCF or USD ``file`` under the folder ``root``.
 
     Raises:
         AssetError: it is missing, has another format, or does not compile.
@@ -194,9 +195,12 @@ def load(root: str, file: str, options: AssetOptions | None) -> Asset:
     if path.suffix == ".urdf":
         spec, joints = urdf_spec.load(path, Path(root), options)
         return Asset(str(path), spec, options, joints)
+    if path.suffix in usd.ENDINGS:
+        spec, joints = usd.load(path, options)
+        return Asset(str(path), spec, options, joints)
     if path.suffix in (".xml", ".mjcf"):
         return Asset(str(path), mjcf.load(path, Path(root), options), options, {})
-    raise AssetError(f"{path}: an asset is a .urdf or an MJCF .xml file; {path.suffix} is not supported")
+    raise AssetError(f"{path}: an asset is a .urdf, an MJCF .xml or a .usd file; {path.suffix} is not supported")
 
 
 def primitive(kind: str, size: list[float], options: AssetOptions | None) -> Asset:

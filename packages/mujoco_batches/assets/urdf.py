@@ -25,7 +25,8 @@ class AssetError(ValueError):
 class Shape:
     """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale).
 
-    ``part`` holds the scaled vertices ``(n, 3)`` of a convex part of the mesh, or of a Collada mesh; else None.
+    ``part`` holds the scaled vertices ``(n, 3)`` of a convex part of the mesh, or of a mesh in another format; else
+    None. ``mass`` and ``density`` take the place of the asset's density, unless they are None.
     """
 
     kind: str
@@ -33,6 +34,8 @@ class Shape:
     frame: np.ndarray
     mesh: Path | None = None
     part: np.ndarray | None = None
+    mass: float | None = None
+    density: float | None = None
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Link:
 
 @dataclass
 class Joint:
+    """A joint to a child link. ``anchor`` is where its axis passes, in the child's frame; m, kg, s, rad."""
+
     name: str
     kind: str
     child: Link
@@ -65,6 +70,9 @@ class Joint:
     damping: float
     friction: float
     keep: bool  # do not collapse
+    anchor: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    stiffness: float = 0.0
+    armature: float = 0.0
 
 
 def read(path: Path, asset_root: Path, capsules: bool) -> Link:

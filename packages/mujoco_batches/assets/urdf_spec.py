@@ -30,15 +30,14 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> tuple[mujoco.Mj
     root = urdf.read(path, asset_root, options.replace_cylinder_with_capsule)
     if options.vhacd_enabled and decompose.available():
         decompose.decompose(root, options)
-    try:
-        weigh(root, options)
-    except ValueError as error:
-        if "coplanar" not in str(error):
-            raise
-        decompose.thicken(root)
-        weigh(root, options)
+    weigh(root, options)
     if options.collapse_fixed_joints:
         urdf.collapse(root)
+    return build(root)
+
+
+def build(root: Link) -> tuple[mujoco.MjSpec, dict[str, Joint]]:
+    """Return the specification of a tree of links that have inertials, and its moving joints by name."""
     spec = new_spec()
     joints: dict[str, Joint] = {}
     _add_link(spec, spec.worldbody, root, None, joints)
@@ -61,50 +60,70 @@ def weigh(root: Link, options: AssetOptions) -> None:
     A link with a mass but without a usable inertia gets its shapes' inertia, scaled to that mass, or that of a ball
     of 0.1 m diameter if it has no shapes. A link with neither inertial nor shapes has no mass.
     """
+    for link, shaped in zip(urdf.walk(root), shape_inertials(root, options.density)):
+        inertial = link.inertial
+        if inertial is None:
+            link.inertial = shaped if shaped.mass > 0 else None
+            continue
+        # values of the file take precedence
+        if options.override_com and shaped.mass > 0:
+            inertial.com = shaped.com
+        if inertial.inertia is None or (options.override_inertia and shaped.mass > 0):
+            assert shaped.inertia is not None
+            per_mass = shaped.inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
+            inertial.inertia = inertial.mass * per_mass
+
+
+def shape_inertials(root: Link, density: float) -> list[Inertial]:
+    """Return what the shapes of each link weigh, in the order of ``walk``; flat meshes become plates."""
+    try:
+        return _shape_inertials(root, density)
+    except ValueError as error:
+        if "coplanar" not in str(error):
+            raise
+        decompose.thicken(root)
+        return _shape_inertials(root, density)
+
+
+def _shape_inertials(root: Link, density: float) -> list[Inertial]:
     # MuJoCo computes the inertia of shapes: a body for each link, none connected
     spec = new_spec()
     links = list(urdf.walk(root))
     for k, link in enumerate(links):
         body = spec.worldbody.add_body(name=f"{k}")
         for shape in link.shapes:
-            add_shape(spec, body, shape, options.density)
+            geom = add_shape(spec, body, shape, density if shape.density is None else shape.density)
+            if shape.mass is not None:
+                geom.mass = shape.mass
     model = spec.compile()
-    for k, link in enumerate(links):
+    inertials = []
+    for k in range(len(links)):
         body = model.body(f"{k}")
         axes = np.empty(9)
         mujoco.mju_quat2Mat(axes, body.iquat)
         turn = axes.reshape(3, 3)
-        inertia = turn @ np.diag(body.inertia) @ turn.T
-        shaped = Inertial(float(body.mass[0]), body.ipos.copy(), inertia)
-        # values of the file take precedence
-        inertial = link.inertial
-        if inertial is None:
-            link.inertial = shaped if shaped.mass > 0 else None
-            continue
-        if options.override_com and shaped.mass > 0:
-            inertial.com = shaped.com
-        if inertial.inertia is None or (options.override_inertia and shaped.mass > 0):
-            per_mass = inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
-            inertial.inertia = inertial.mass * per_mass
+        inertials.append(Inertial(float(body.mass[0]), body.ipos.copy(), turn @ np.diag(body.inertia) @ turn.T))
+    return inertials
 
 
-def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: float) -> None:
+def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: float) -> mujoco.MjsGeom:
     """Add a collision shape to a body; a mesh collides as its convex hull. A negative density is the default one."""
     density = density if density >= 0 else AssetOptions().density
     geom = body.add_geom(type=_GEOMS[shape.kind], pos=shape.frame[:3, 3], quat=_quat(shape.frame), density=density)
     if shape.mesh is None:
         geom.size = shape.size
-        return
+        return geom
     convex = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
     if shape.part is not None:
         name = f"{shape.mesh}/part {len(spec.meshes)}"
         spec.add_mesh(name=name, uservert=shape.part.ravel(), inertia=convex, maxhullvert=MAX_HULL)
         geom.meshname = name
-        return
+        return geom
     name = "/".join([str(shape.mesh), *(f"{s:g}" for s in shape.size)])
     if not any(mesh.name == name for mesh in spec.meshes):
         spec.add_mesh(name=name, file=str(shape.mesh), scale=shape.size, inertia=convex, maxhullvert=MAX_HULL)
     geom.meshname = name
+    return geom
 
 
 def _add_link(
@@ -119,7 +138,7 @@ def _add_link(
     elif joint is not None:
         joints[joint.name] = joint
         kind = _SLIDE if joint.kind == "prismatic" else _HINGE
-        added = body.add_joint(name=joint.name, type=kind, axis=joint.axis)
+        added = body.add_joint(name=joint.name, type=kind, axis=joint.axis, pos=joint.anchor)
         if joint.limits is not None:
             added.limited = mujoco.mjtLimited.mjLIMITED_TRUE
             added.range = proper_range(*joint.limits)

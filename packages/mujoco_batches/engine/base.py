@@ -30,9 +30,11 @@ class Engine(ABC):
             their first state.
         blow_ups: number of such resets so far.
         dof_actors: ``(num_dofs,)`` int64, the actor of each DOF of an environment.
+        keeps_velocities: whether there are ``accelerations``.
     """
 
     blow_ups: int
+    keeps_velocities = False
     joint_forces: Tensor | None = None
     _properties: Any
 
@@ -123,6 +125,17 @@ class Engine(ABC):
 
         It is that of the last step, ``(num_envs, num_bodies, 6)``, and zero until the first step after the first call.
         """
+
+    def accelerations(self) -> Tensor:
+        """Return the change of the bodies' velocities in the last substep by its duration.
+
+        Returns:
+            ``(num_envs, num_bodies, 6)``, linear of the centre of mass and angular.
+
+        Raises:
+            NotImplementedError: the engine does not keep the velocities with which a substep begins.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not keep the velocities with which a substep begins")
 
     @abstractmethod
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:

@@ -23,7 +23,9 @@ from mujoco_batches.scene.transforms import pose_array
 
 logger = logging.getLogger("mujoco_batches")
 _VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
-_NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+_BITS = mujoco.mjtDisableBit
+_START = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "cfrc_int")
+_POSES_ALONE = int(_BITS.mjDSBL_CONTACT) | int(_BITS.mjDSBL_CONSTRAINT) | int(_BITS.mjDSBL_SENSOR)
 
 
 class CpuEngine(Engine):
@@ -44,8 +46,10 @@ class CpuEngine(Engine):
         self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
             batch.bind(name) for name in names
         )
+        self._damps_links = bool(layout.link_damping.any())
+        self._loaded = True  # whether the batch's forces on bodies may not be zero
         self._lazy: dict[str, np.ndarray] = {}
-        self._contacts = np.zeros((self.num_envs, self.num_bodies, 3))
+        self._contacts = np.zeros((self.num_envs, self.num_bodies if layout.contact_forces else 0, 3))
         self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
         self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
         self._accelerations = np.zeros_like(self._sensors)
@@ -54,7 +58,14 @@ class CpuEngine(Engine):
         self._list_starts = np.cumsum([0, *sizes])
         self._contact_lists = np.zeros((self.num_envs, sum(sizes)))
         self._net_lists = _net_lists(layout, self._list_starts)
-        self._joint_wrenches: np.ndarray | None = None  # from the first time on that they are asked for
+        # joint wrenches and accelerations are computed where someone reads them, of arrays of the last substep's start
+        self.keeps_velocities = layout.joint_wrenches
+        bodies = self.num_bodies if self.keeps_velocities else 0
+        self._joint_wrenches, self._body_accelerations = (np.zeros((self.num_envs, bodies, 6)) for _ in range(2))
+        if self.keeps_velocities:
+            batch.bind("cfrc_int")
+        self._start: dict[str, np.ndarray] = {}
+        self._undamped: Tensor | None = None  # roots before the last step has damped them
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -62,8 +73,11 @@ class CpuEngine(Engine):
         self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
-        self._compute_poses()
-        self._stepped, self._derived = batch.state.copy(), True
+        # the state whose bodies readers get, that of the arrays, and that at the end of the last step
+        self._stepped = self._last = batch.state.copy()
+        self._arrays_of: np.ndarray | None = None
+        self._unread: set[str] = set()  # of the last step: "sensors", "wrenches", "accelerations"
+        self._derive()
 
     def pose_source(self) -> PoseSource:
         """Return the live poses of all environments, for pictures."""
@@ -71,18 +85,21 @@ class CpuEngine(Engine):
         return PoseSource(model, self._qpos, (self._mocap_pos, self._mocap_quat) if model.nmocap else None)
 
     def _before_change(self) -> None:
+        self._finish()
         self._derive()
 
     def step(self) -> None:
         self._properties.flush()
         bad = self._load_commands()
-        loads = self._xfrc[:, self._layout.bodies]
+        loads = self._xfrc[:, self._layout.bodies] if self._damps_links else None
+        if self.keeps_velocities and np.any(self._layout.root_damping):
+            self._undamped = self.tensor("roots")
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
                 self._damp_roots()
-                if self._layout.link_damping.any():
+                if loads is not None:
                     self._compute_poses()
                     self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
                 bad[step_batch(self._batch)] = True
@@ -99,7 +116,9 @@ class CpuEngine(Engine):
             self._dropped |= take_overflows(self._batch) & ~bad
             self._contacts[bad], self._dof_forces[bad], self._contact_lists[bad] = 0.0, 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
-        self._stepped, self._derived = self._batch.state.copy(), False
+        self._stepped = self._last = self._batch.state.copy()
+        self._arrays_of, self._start = None, {}
+        self._unread = {"sensors", "wrenches", "accelerations"}
         self.efforts.zero_()
         self.forces.zero_()
 
@@ -108,9 +127,8 @@ class CpuEngine(Engine):
         return dropped
 
     def refresh(self) -> None:
-        self._derive()  # the force sensors of the last step
+        self._read_sensors()
         self._properties.flush()
-        self._compute_poses()
         self._stepped = self._batch.state.copy()
 
     def contacts(self, number: int) -> Tensor:
@@ -133,38 +151,75 @@ class CpuEngine(Engine):
         return result
 
     def joint_wrenches(self) -> Tensor:
-        if self._joint_wrenches is None:
-            self._batch.bind("cfrc_int")
-            self._joint_wrenches = np.zeros((self.num_envs, self.num_bodies, 6))
+        if "wrenches" in self._unread:
+            self._unread.discard("wrenches")
+            self._keep_start()
+            self._joint_wrenches[...] = self._read_joint_wrenches()
         return torch.from_numpy(self._joint_wrenches.astype(np.float32))
 
     def _read_joint_wrenches(self) -> np.ndarray:
-        ids = self._layout.bodies
-        torque, force = np.split(self._batch.bind("cfrc_int")[:, ids], 2, axis=2)
-        torque = torque - cross(self._xpos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]], force)
-        turn = rotation_matrices(self._xquat[:, ids].reshape(-1, 4)).reshape(*torque.shape[:2], 3, 3)
-        return np.concatenate([np.einsum("nbji,nbj->nbi", turn, x) for x in (force, torque)], axis=2)
+        ids, start = self._layout.bodies, self._start
+        torque, force = np.split(start["cfrc_int"][:, ids], 2, axis=2)
+        arm = start["xpos"][:, ids] - start["subtree_com"][:, self._layout.model.body_rootid[ids]]
+        torque = torque - cross(arm, force)
+        turn = rotation_matrices(start["xquat"][:, ids].reshape(-1, 4)).reshape(*torque.shape[:2], 3, 3)
+        wrenches = np.empty((*torque.shape[:2], 6))
+        for k, x in ((0, force), (3, torque)):  # by components: np.einsum takes longer
+            for i in range(3):
+                first, second, third = (turn[..., j, i] * x[..., j] for j in range(3))
+                wrenches[..., k + i] = first + second + third
+        return wrenches
+
+    def accelerations(self) -> Tensor:
+        if "accelerations" in self._unread:
+            self._unread.discard("accelerations")
+            self._pose(self._last)
+            before, after = (
+                np.concatenate(self._body_velocities(start), axis=2).astype(np.float32) for start in (True, False)
+            )
+            if self._undamped is not None:
+                roots = self._undamped.view(self.num_envs, -1, 13).numpy()
+                for k, actor in enumerate(self._layout.places):
+                    if any(self._layout.root_damping[k]):
+                        before[:, actor.bodies.start] = roots[:, k, 7:]
+            self._body_accelerations[...] = (after - before) / self._layout.model.opt.timestep
+        return torch.from_numpy(self._body_accelerations.astype(np.float32))
+
+    def _finish(self) -> None:
+        """Read all of the last step that readers may ask for later."""
+        self._read_sensors()
+        if self.keeps_velocities:
+            self.joint_wrenches()
+            self.accelerations()
+
+    def _keep_start(self) -> None:
+        """Keep MuJoCo's arrays of the last substep, before they become those of another state."""
+        if self.keeps_velocities and not self._start and self._unread:
+            self._start = {name: self._batch.bind(name).copy() for name in _START}
 
     def _derive(self) -> None:
-        """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
-        if self._derived:
+        """Compute the poses of bodies that readers get, if no one has read them since the last step."""
+        self._pose(self._stepped)
+
+    def _pose(self, state: np.ndarray) -> None:
+        """Let MuJoCo's arrays be those of a state."""
+        if self._arrays_of is state:
             return
+        self._keep_start()
         present = self._batch.state.copy()  # it may have been set since
-        self._batch.state[...] = self._stepped
+        self._batch.state[...] = state
         with np.errstate(over="ignore", invalid="ignore"), collected():
             self._compute_poses()
-            self._read_sensors()
-            self._sensors[self.blown.numpy()] = 0.0
         self._batch.state[...] = present
-        self._derived = True
+        self._arrays_of = state
 
     def _compute_poses(self) -> None:
         """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
-        self._disabled |= _NO_CONTACTS
+        self._disabled |= _POSES_ALONE
         try:
             self._batch.forward(stage=_VEL)
         finally:
-            self._disabled &= ~_NO_CONTACTS
+            self._disabled &= ~_POSES_ALONE
 
     def _damp_roots(self) -> None:
         """Damp the velocities of free roots before a physics step, as PhysX: of the centre of mass, by 1 - rate h."""
@@ -188,8 +243,8 @@ class CpuEngine(Engine):
         layout, qpos, qvel = self._layout, self._qpos, self._qvel
         columns = layout.dof_qvel
         joint, max_velocity = qvel[:, columns], self._properties.max_velocity
-        limited = np.clip(joint, -max_velocity, max_velocity)
-        if (limited != joint).any():
+        if (np.abs(joint) > max_velocity).any():
+            limited = np.clip(joint, -max_velocity, max_velocity)
             qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
             qvel[:, columns] = limited
         for actor, limits in zip(layout.places, layout.max_velocity):
@@ -207,15 +262,24 @@ class CpuEngine(Engine):
         drives = self._properties
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
         damped, forces = drives.damping * velocity, self.forces.numpy()
-        command = np.where(drives.mode == DOF_MODE_POS, drives.stiffness * position + damped, self.efforts.numpy())
-        command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
-        bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
-        self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -MAX_COMMAND, MAX_COMMAND)
-        self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        command = drives.stiffness * position + damped
+        if not drives.positional:
+            command = np.where(drives.mode == DOF_MODE_POS, command, self.efforts.numpy())
+            command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
+        bad, loaded = np.array(~np.isfinite(command).all(axis=1)), bool(forces.any())
+        if loaded:
+            bad |= ~np.isfinite(forces).all(axis=(1, 2))
+        np.clip(command, -MAX_COMMAND, MAX_COMMAND, out=self._ctrl)
+        self._ctrl[bad] = 0.0
+        if loaded or self._loaded:
+            self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
+        self._loaded = loaded or self._damps_links
         if self.joint_forces is not None:
-            extra = self.joint_forces.numpy()
+            extra, applied = self.joint_forces.numpy(), self._batch.bind("qfrc_applied")
             bad |= ~np.isfinite(extra).all(axis=1)
-            self._batch.bind("qfrc_applied")[:, self._layout.dof_qvel] = np.where(bad[:, None], 0.0, extra)
+            applied[:, self._layout.dof_qvel] = extra
+            if bad.any():
+                applied[bad] = 0.0
         return bad
 
     def _steady(self) -> None:
@@ -265,7 +329,9 @@ class CpuEngine(Engine):
     def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
         n, values = self.num_envs, out.detach().numpy()
         # positions of bodies follow from the joints: computed where they are read
-        if quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
+        if quantity == "force_sensors":
+            self._read_sensors()
+        elif quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
             self._derive()
         match quantity:
             case "roots":
@@ -312,9 +378,9 @@ class CpuEngine(Engine):
         self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
         lists = self._sensordata.shape[1] - self._contact_lists.shape[1]
         self._contact_lists[...] = self._sensordata[:, lists:]
-        if self._joint_wrenches is not None:
-            self._joint_wrenches[...] = self._read_joint_wrenches()
         end = lists - 3 * self._layout.joint_wrenches
+        if not self._layout.sensors:
+            return
         accelerations, wrenches = np.split(self._sensordata[:, contacts:end], [accelerated], axis=1)
         self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
@@ -327,6 +393,10 @@ class CpuEngine(Engine):
 
     def _read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
+        if "sensors" not in self._unread or not self._layout.sensors:
+            return
+        self._unread.discard("sensors")
+        self._pose(self._last)
         properties = self._properties
         for number, sensor in enumerate(self._layout.sensors):
             body, frame = self._layout.bodies[sensor.body], pose_array(sensor.pose)
@@ -348,13 +418,18 @@ class CpuEngine(Engine):
                 axes = np.broadcast_to(np.eye(3), axes.shape)
             self._sensors[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
             self._sensors[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
+        self._sensors[self.blown.numpy()] = 0.0
 
-    def _body_velocities(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
-        ids = self._layout.bodies
-        spin = self._cvel[:, ids, :3]
-        arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
-        return self._cvel[:, ids, 3:] + cross(spin, arm), spin
+    def _body_velocities(self, start: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``.
+
+        With ``start`` they are those with which the last substep began.
+        """
+        ids, names = self._layout.bodies, ("cvel", "xipos", "subtree_com")
+        cvel, xipos, com = (self._start[name] if start else self._batch.bind(name) for name in names)
+        spin = cvel[:, ids, :3]
+        arm = xipos[:, ids] - com[:, self._layout.model.body_rootid[ids]]
+        return cvel[:, ids, 3:] + cross(spin, arm), spin
 
     def _link_damping_forces(self) -> np.ndarray:
         """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
@@ -401,7 +476,9 @@ class CpuEngine(Engine):
         """Return an output that few tasks read; it is copied from the batch from the first call on."""
         if name not in self._lazy:
             self._lazy[name] = self._batch.bind(name)
-            self._batch.forward(stage=_VEL)
+            self._keep_start()
+            self._arrays_of = None
+            self._derive()
         return self._lazy[name]
 
     def _live(self) -> dict[str, np.ndarray]:
@@ -410,20 +487,21 @@ class CpuEngine(Engine):
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
         if self._contact_lists.size:
             last["contact_lists"] = self._contact_lists
+        if self.keeps_velocities:
+            last |= {"joint_wrenches": self._joint_wrenches, "accelerations": self._body_accelerations}
         return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
-        self._derive()
+        self._finish()
         kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._live(), "stepped": self._stepped}.items()}
         return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         self._properties.flush()
         # body states are those of the last step, also after later writes
-        self._stepped = state["stepped"].numpy().copy()
-        self._batch.state[...] = self._stepped
-        self._compute_poses()
-        self._derived = True
+        self._unread, self._start, self._loaded = set(), {}, True
+        self._stepped = self._last = state["stepped"].numpy().copy()
+        self._derive()
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])

@@ -23,6 +23,7 @@ class CpuProperties:
         armature: ``(num_envs, nv)``, as MuJoCo's ``dof_armature``.
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
+        positional: whether all drives are driven by positions.
         steadied: whether there is a drive that ``steady`` may damp.
     """
 
@@ -40,7 +41,7 @@ class CpuProperties:
         )
         self._weights = batch.expand("dof_invweight0")
         self._dofs = np.zeros(dofs, DOF_PROPERTIES)
-        self.steadied = False
+        self.positional = self.steadied = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
         self._unchecked = np.ones(num_envs, dtype=bool)  # environments whose drives may need damping since
@@ -53,6 +54,7 @@ class CpuProperties:
         new = drives(properties)
         for name in ("mode", "stiffness", "damping"):
             getattr(self, name)[rows, dofs] = getattr(new, name)
+        self.positional = bool((self.mode == DOF_MODE_POS).all())
         self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
         self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):

@@ -70,6 +70,7 @@ def stricter(env, env_ids, term):
     env.moved += env.scene["robot"].data.root_pos_w[:, 0]
     done = float(torch.mean(env.reward_manager._episode_sums[term][env_ids]))
     command = env.command_manager.get_term("base_velocity")
+    command.scale = 1.0 + abs(done)
     command.cfg.resampling_time_range = (0.1, 0.1 + 0.2 * abs(done))
     command.cfg.ranges.ang_vel_z = (-0.1 * env.asked, float(env.moved.abs().mean()))
     feet, limit = env.reward_manager.get_term_cfg("feet"), env.termination_manager.get_term_cfg("low").params
@@ -91,10 +92,23 @@ def asks(env):
 
 def judged():
     """Candidates of a task whose curriculum sets other numbers for each, and which share a block."""
+    from isaaclab.envs.mdp import UniformVelocityCommand
     from isaaclab.managers import CurriculumTermCfg, ObservationTermCfg, RewardTermCfg
 
-    term = CurriculumTermCfg(func=stricter, params={"term": "track"})
-    common = {"curriculum": {"stricter": term}, "observations": {"critic": {"asks": ObservationTermCfg(func=asks)}}}
+    class Scaled(UniformVelocityCommand):
+        """Commands with a number that is not in their config."""
+
+        scale = 1.0
+
+        def _resample_command(self, env_ids):
+            super()._resample_command(env_ids)
+            self.vel_command_b[env_ids] *= self.scale
+
+    common = {
+        "commands": {"base_velocity": {"class_type": Scaled}},
+        "curriculum": {"stricter": CurriculumTermCfg(func=stricter, params={"term": "track"})},
+        "observations": {"critic": {"asks": ObservationTermCfg(func=asks)}},
+    }
     rewards = [
         {},
         {"track": 3.0, "mine": RewardTermCfg(func=upright, weight=1.0)},

@@ -179,19 +179,31 @@ def test_a_termination_that_waits_costs_no_other_term_its_graph(monkeypatch):
     assert {"judge", "ends", "begin", "observe"} <= set(parts._graphs)
 
 
-def test_a_curriculum_that_changes_a_number_drops_the_graphs(monkeypatch):
+def test_graphs_have_the_numbers_that_a_curriculum_sets_for_each_group(monkeypatch, short_episodes):
     from mjlab.managers.curriculum_manager import CurriculumTermCfg
 
     def harder(env, env_ids):
-        command = env.command_manager.get_term("twist").cfg
-        command.ranges.lin_vel_x = (0.5, 1.0) if env.common_step_counter >= 6 else (0.0, 0.1)
-        command.resampling_time_range = (0.02, 0.02)
+        """Set the commands, and a reward's weight, by what the group's environments did, in few steps."""
+        if env.common_step_counter % 7 == 2:
+            done = float(torch.mean(env.reward_manager._episode_sums["track_linear_velocity"][env_ids]))
+            env.command_manager.get_term("twist").cfg.ranges.lin_vel_x = (done, done + 1.0)
+            env.reward_manager.get_term_cfg("upright").weight = 1.0 + done
         return {}
 
     dropped = []
     monkeypatch.setattr(
         Parts, "drop", lambda self, drop=Parts.drop: (dropped.append(getattr(self, "_graphs", {})), drop(self))
     )
-    patches = [{"curriculum": {"command_vel": CurriculumTermCfg(func=harder)}}]
-    parts, _ = equal_steps(GO1, 4, 1, 12, monkeypatch, patches=patches)
-    assert sum(bool(graphs) for graphs in dropped) == 1 and parts._graphs
+    patches = {"curriculum": {"command_vel": CurriculumTermCfg(func=harder)}}
+    patches = [patches, {**patches, "rewards": {"track_linear_velocity": 3.0}}]
+    plain = Driven(GO1, 4, 2, "warp", patches=patches)
+    captured = Captured(GO1, 4, 2, monkeypatch, patches=patches)
+    for driven in (captured, plain):
+        driven.task.world.episode_length_buf.copy_(torch.arange(8) % 4 * 7)
+    for k, action in enumerate(actions(4, plain.task.num_dofs, 24)):
+        expected, results = plain.step(action), captured.step(action)
+        for key, x in expected.items():
+            assert torch.equal(x, results[key]), (k, key)
+    parts, (block,) = captured.task.world.parts, captured.task.blocks
+    assert len(block.settings.commands["twist"].variants) == 2
+    assert 1 <= sum(bool(graphs) for graphs in dropped) <= 4 and parts._graphs and not parts._reasons

@@ -87,7 +87,7 @@ def driven(functions, everywhere, monkeypatch):
             patch.setattr(GroupCurricula, "active", lambda self, steps: list(range(len(self.envs))))
         patches = {"curriculum": terms}
         task = LineTask(
-            N, [patches, {**patches, "rewards": {"fast": None}}, patches], seeds=[0, 0, 1], cfg=registered()
+            N, [patches, {**patches, "rewards": {"smooth": None}}, patches], seeds=[0, 0, 1], cfg=registered()
         )
         assert len(task.blocks) == 1
         generator = torch.Generator().manual_seed(2)
