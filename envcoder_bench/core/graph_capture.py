@@ -30,12 +30,20 @@ def capturing(
         pool: ``torch.cuda.graph_pool_handle()`` of the graph's memory; None for memory of its own.
         mode: ``capture_error_mode`` of ``torch.cuda.graph``.
     """
-    with collection_paused(), torch.cuda.device(device):
+    with collection_paused(), torch.cuda.device(device), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The CUDA Graph is empty")  # there may be nothing to compute
         index = torch.cuda.current_device()
         if index not in _streams:
             _streams[index] = torch.cuda.Stream(device)
         with torch.cuda.graph(graph, pool=pool, stream=_streams[index], capture_error_mode=mode):
             yield
+
+
+def end_failed_capture(device: torch.device) -> None:
+    """Let torch's random generator know that a capture has failed: a complete capture ends it."""
+    torch.cuda.synchronize(device)
+    with capturing(torch.cuda.CUDAGraph(), device):
+        pass
 
 
 @contextmanager

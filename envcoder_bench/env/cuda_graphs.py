@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import WARM_UPS, capturing, syncs_raise
+from envcoder_bench.core.graph_capture import WARM_UPS, capturing, end_failed_capture, syncs_raise
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateFunction, CandidateWarning, Fault
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
@@ -106,9 +106,7 @@ class GraphBuilder:
             at: list[Call] = []
             try:
                 # a failed capture does not restore the current stream
-                with torch.cuda.stream(torch.cuda.current_stream()), warnings.catch_warnings():
-                    # a task's default goal may have nothing to compute
-                    warnings.filterwarnings("ignore", "The CUDA Graph is empty")
+                with torch.cuda.stream(torch.cuda.current_stream()):
                     return self._capture(captured, launches, _nothing if eager else before, after, step, at)
             except FAULTS as error:
                 if not at or at[-1].function is None:
@@ -210,8 +208,7 @@ class TaskFitness:
             return self._task.fitness(self._state)
 
         graph, device = torch.cuda.CUDAGraph(), self._task.device
-        with torch.cuda.device(device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The CUDA Graph is empty")  # a fitness can be a tensor of the state
+        with torch.cuda.device(device):
             try:
                 with torch.cuda.stream(torch.cuda.current_stream()):  # a failed capture does not restore it
                     for _ in range(WARM_UPS):
@@ -221,9 +218,7 @@ class TaskFitness:
                     with capturing(graph, device, None, "thread_local"):
                         result = call()
             except Exception:  # an error of the fitness itself is raised by the call
-                torch.cuda.synchronize()
-                with capturing(torch.cuda.CUDAGraph(), device):
-                    pass  # torch's generator still believes in the failed capture; a complete capture ends it
+                end_failed_capture(device)
                 return call
 
         def replay() -> Tensor:

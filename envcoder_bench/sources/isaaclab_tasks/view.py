@@ -20,7 +20,7 @@ import torch
 from isaaclab.envs import ManagerBasedRLEnv
 from torch import Tensor
 
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes, plain_indices
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes, plain_indices
 from envcoder_bench.sources.term_tasks.views import ManagerView, View, live_rows, rows_of
 
 TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment

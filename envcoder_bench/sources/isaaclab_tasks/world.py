@@ -22,7 +22,7 @@ from envcoder_bench.sources.isaaclab_tasks.scene_state import DERIVED, SceneStat
 from envcoder_bench.sources.isaaclab_tasks.view import EnvView, PartView
 from envcoder_bench.sources.term_tasks import world
 from envcoder_bench.sources.term_tasks.draws import Draws
-from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.graphs.parts import Call, Parts
 from envcoder_bench.sources.term_tasks.views import Commands
 from isaaclab_mujoco.stage.waits import NONE, note_outdated
 

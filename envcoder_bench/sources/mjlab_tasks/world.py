@@ -27,8 +27,8 @@ from envcoder_bench.sources.mjlab_tasks.robot import touch_sensor
 from envcoder_bench.sources.mjlab_tasks.view import TERRAIN, EnvView, PartView
 from envcoder_bench.sources.term_tasks import world
 from envcoder_bench.sources.term_tasks.draws import Draws
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Call, Parts
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.graphs.parts import Call, Parts
 from envcoder_bench.sources.term_tasks.views import Commands
 from mujoco_batches.physics.warp_streams import TorchStream
 

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula, numbers_of, set_number
+from envcoder_bench.sources.term_tasks.curricula.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
-from envcoder_bench.sources.term_tasks.group_curricula import GroupCurricula, numbers_of, set_number
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.graphs.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
-from envcoder_bench.sources.term_tasks.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
-from envcoder_bench.sources.term_tasks.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 

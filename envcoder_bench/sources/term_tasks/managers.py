@@ -5,19 +5,16 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.sources.term_tasks.curricula.settings import Shared
 from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
-from envcoder_bench.sources.term_tasks.settings import Shared
 from envcoder_bench.sources.term_tasks.terms import Term, TermTable
 from envcoder_bench.sources.term_tasks.views import ManagerView, live_rows
-
-if TYPE_CHECKING:
-    from envcoder_bench.sources.term_tasks.block import Block
 
 
 class Terms:
@@ -71,11 +68,12 @@ class Rewards(Terms):
     Commands and observations of some packages read its private parts.
 
     Args:
-        block: ``world.reads_rewards`` says whether the task's own code reads them; then blocks differ in rewards, too.
+        block: a ``Block``. Its ``world.reads_rewards`` says whether the task's own code reads them; then blocks also
+            differ in rewards.
         group: of the block.
     """
 
-    def __init__(self, block: Block, group: int | None = None) -> None:
+    def __init__(self, block: Any, group: int | None = None) -> None:
         self._block, self.group = block, group
         self.sums: Tensor | None = None  # of the weighted terms since an episode began; None until someone reads it
         if group is not None:

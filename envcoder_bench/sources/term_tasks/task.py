@@ -18,7 +18,7 @@ from envcoder_bench.sources.term_tasks.checkpoint import held, restore, saved
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.fitness import TRACKING, Fitness
-from envcoder_bench.sources.term_tasks.parts import Parts, cuda_capture
+from envcoder_bench.sources.term_tasks.graphs.parts import Parts, cuda_capture
 from envcoder_bench.sources.term_tasks.patches import Patches, patched, world_key
 from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Task

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Call, Parts, in_turn
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
+from envcoder_bench.sources.term_tasks.graphs.parts import Call, Parts, in_turn
 
 if TYPE_CHECKING:
     from envcoder_bench.sources.term_tasks.dialect import Dialect

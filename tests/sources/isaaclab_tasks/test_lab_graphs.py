@@ -7,7 +7,7 @@ from term_driven import TermDriven, actions
 
 from envcoder_bench.sources.isaaclab_tasks.spec import facts_of
 from envcoder_bench.sources.term_tasks import task as module
-from envcoder_bench.sources.term_tasks.env_ids import FixedShapes
+from envcoder_bench.sources.term_tasks.graphs.env_ids import FixedShapes
 
 WALK = "isaaclab:small_lab:Small-Walk-v0"
 PARTS = {"control 0", "update", "judge", "begin", "command", "observe"}

@@ -9,8 +9,8 @@ from driven import CARTPOLE, GO1, LIFT, Driven, actions
 from recorded_ops import capture
 
 from envcoder_bench.sources.term_tasks import task as task_module
-from envcoder_bench.sources.term_tasks.env_ids import FixedShapes
-from envcoder_bench.sources.term_tasks.parts import Parts
+from envcoder_bench.sources.term_tasks.graphs.env_ids import FixedShapes
+from envcoder_bench.sources.term_tasks.graphs.parts import Parts
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.draws import Draws
 from envcoder_bench.sources.term_tasks.facts import TermFacts
-from envcoder_bench.sources.term_tasks.parts import Parts
+from envcoder_bench.sources.term_tasks.graphs.parts import Parts
 from envcoder_bench.sources.term_tasks.patches import patched, world_key
 from envcoder_bench.sources.term_tasks.views import ManagerView, View
 

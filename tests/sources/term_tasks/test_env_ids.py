@@ -8,7 +8,7 @@ from recorded_ops import capture
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.draws import drawing
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes, plain_indices
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes, plain_indices
 
 N = 7
 

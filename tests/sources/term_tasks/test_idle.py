@@ -4,7 +4,7 @@ import pytest
 import torch
 from dict_framework import LineTask, registered
 
-from envcoder_bench.sources.term_tasks.group_curricula import GroupCurricula
+from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula
 
 N, STEPS = 4, 60
 calls: list[int] = []

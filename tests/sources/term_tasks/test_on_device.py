@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from envcoder_bench.sources.term_tasks.on_device import OnDevice, eigh_3x3
+from envcoder_bench.sources.term_tasks.graphs.on_device import OnDevice, eigh_3x3
 
 VALUES = {
     "any": torch.randn(500, 3),

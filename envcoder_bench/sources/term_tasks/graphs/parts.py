@@ -11,6 +11,7 @@ the graph copies the new one into the old one.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -18,9 +19,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import WARM_UPS, capturing
+from envcoder_bench.core.graph_capture import WARM_UPS, capturing, end_failed_capture
 from envcoder_bench.sources.term_tasks.checkpoint import assign, held, held_by
-from envcoder_bench.sources.term_tasks.on_device import OnDevice
+from envcoder_bench.sources.term_tasks.graphs.on_device import OnDevice
 
 T = TypeVar("T")
 Call = Callable[[], None]
@@ -235,19 +236,21 @@ def _in_a_capture(error: Exception) -> str:
 def cuda_capture(device: torch.device) -> Capture:
     """Return what captures calls as graphs of a device, in one pool of memory."""
     pool = torch.cuda.graph_pool_handle()
+    graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
 
     def capture(call: Call) -> Call:
         nonlocal pool
+        if not graphs:  # a pool ends with its last graph, and tensors in it may still be alive
+            pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(torch.cuda.current_stream()), capturing(graph, device, pool, "thread_local"):
                 call()
         except Exception:
-            torch.cuda.synchronize(device)
+            end_failed_capture(device)
             pool = torch.cuda.graph_pool_handle()  # the broken capture still uses the old one
-            with capturing(torch.cuda.CUDAGraph(), device):
-                pass  # see TaskFitness
             raise
+        graphs.add(graph)
         return graph.replay
 
     return capture

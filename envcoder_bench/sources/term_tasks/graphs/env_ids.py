@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.term_tasks.on_device import Chosen, Perhaps
+from envcoder_bench.sources.term_tasks.graphs.on_device import Chosen, Perhaps
 
 _SEARCHES = ("nonzero", "argwhere")  # names, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)

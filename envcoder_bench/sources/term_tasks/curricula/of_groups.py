@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.sources.term_tasks.curricula.idle import Comparison, Watch, hold, host_state
+from envcoder_bench.sources.term_tasks.curricula.settings import Shared
 from envcoder_bench.sources.term_tasks.dialect import Dialect
-from envcoder_bench.sources.term_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.faults import FAULTS
-from envcoder_bench.sources.term_tasks.idle import Comparison, Watch, hold, host_state
+from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
-from envcoder_bench.sources.term_tasks.settings import Shared
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, frozen, key_of
-
-if TYPE_CHECKING:
-    from envcoder_bench.sources.term_tasks.block import Block, Named
 
 _NUMBER, _TENSOR = "number", "tensor"  # attributes of an environment, in checkpoints
 
@@ -33,7 +30,7 @@ class GroupCurricula:
     """The curricula of a block's groups.
 
     Args:
-        block: has its managers, except that of its curriculum.
+        block: a ``Block`` with its managers, except that of its curriculum.
         events: the functions of its events by name.
 
     Attributes:
@@ -41,7 +38,7 @@ class GroupCurricula:
         envs: the environments of each group, with managers of the group.
     """
 
-    def __init__(self, block: Block, events: Mapping[str, Named]) -> None:
+    def __init__(self, block: Any, events: Mapping[str, Any]) -> None:
         self._block, dialect = block, block.dialect
         terms = dialect.terms(block.cfg, "curriculum")
         self.names = [name for name, term in terms.items() if not dialect.is_of_one_environment(term)]
@@ -58,7 +55,7 @@ class GroupCurricula:
         self._contents: dict[int, Contents] = {}
         self._failed: set[int] = set()  # groups that are stopped
 
-    def _share(self, events: Mapping[str, Named]) -> None:
+    def _share(self, events: Mapping[str, Any]) -> None:
         """Let commands, events and terms run with the config of each group."""
         block, settings, dialect = self._block, self._block.settings, self._block.dialect
         everyone = range(len(block.groups))
