@@ -28,13 +28,15 @@ def locked(*files: str) -> set[str]:
 
 FIRST = locked("requirements.txt", "requirements-torch.txt", "requirements-test.txt")
 SECOND = locked("requirements-mjlab.txt")
+THIRD = locked("requirements-isaaclab.txt")
+(THIRD_COMMANDS,) = re.findall(r"^test-isaaclab:.*\n((?:\t.*\n)+)", text_of("Makefile"), re.MULTILINE)
 (SECOND_COMMAND,) = re.findall(r"^test-mjlab:.*\n\t(.*)", text_of("Makefile"), re.MULTILINE)
 
 
 @functools.cache
 def installed() -> dict[str, list[str]]:
-    """Return the distributions by their modules; that of rsl_rl may be missing."""
-    return {"rsl_rl": ["rsl-rl-lib"], **packages_distributions()}
+    """Return the distributions by their modules; those of rsl_rl and pxr may be missing."""
+    return {"rsl_rl": ["rsl-rl-lib"], "pxr": ["usd-core"], **packages_distributions()}
 
 
 def skips(path: Path) -> Iterator[tuple[str, str]]:
@@ -54,6 +56,8 @@ def runs_in_ci(path: Path, distribution: str, test: str) -> bool:
     if distribution in FIRST:
         return True
     name = path.relative_to(ROOT).as_posix()
+    if distribution in THIRD and any(name.startswith(f"{word}/") for word in THIRD_COMMANDS.split()):
+        return True
     selected = any(f"{name}/".startswith(f"{word}/") for word in SECOND_COMMAND.split())
     (words,) = re.findall(r'-k "([\w ]+)"', SECOND_COMMAND)
     return distribution in SECOND and selected and any(word in f"{name}::{test}" for word in words.split(" or "))

@@ -10,7 +10,7 @@ import lab_training
 PAGE = (Path(lab_forks.__file__).parent / "isaaclab.md").read_text()
 LOAD, REST = PAGE.split("## Training")
 TRAIN, REST = REST.split("## Published policies")
-WALK = REST.split("## Beside the real Isaac Lab")[0]
+WALK = REST.split("\n## ")[0]
 
 
 def rows(text):

@@ -34,7 +34,8 @@ class _Once:
         """Return in words which candidates are affected that were not before; empty if there are none."""
         new = [name for name in self._names if name in affected and name not in self._told]
         self._told.update(new)
-        return "all candidates" if len(new) == len(self._names) > 1 else join_some(new, MOST_NAMED)
+        everyone = bool(new) and len(self._names) > 1 and set(self._names) <= set(affected)
+        return "all candidates" if everyone else join_some(new, MOST_NAMED)
 
 
 class PhysicsMonitor:
