@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
 from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula, numbers_of, set_number
 from envcoder_bench.sources.term_tasks.curricula.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
@@ -331,7 +332,7 @@ class Block:
         self._weights[k] = after
         if not after[1]:
             self._write(term, torch.zeros(term.rows.stop - term.rows.start, device=self._device))
-        return isinstance(after[0], Tensor) or after[0] != before
+        return type(before) is not type(after[0]) or isinstance(after[0], Tensor) or after[0] != before
 
     def has_new_settings(self) -> bool:
         """Return whether a curriculum, or a checkpoint, has changed numbers of configs since the last call."""
@@ -355,7 +356,7 @@ class Block:
             return self.group_curricula.numbers()
         if not self._has_curriculum:
             return {}
-        return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
+        return {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
 
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
@@ -366,7 +367,7 @@ class Block:
             return
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
-                set_number(self.dialect, owner, key, type(x)(numbers[path].tolist()))
+                set_number(self.dialect, owner, key, number_of(numbers[path], x))
 
     def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
         """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
