@@ -24,7 +24,7 @@ from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshap
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.graphs.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
-from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
+from envcoder_bench.sources.term_tasks.patches import changes_terms, has_unknown_curricula, judges, judges_groups
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 
@@ -115,6 +115,7 @@ class Block:
         self._failed = False
         self.settings = Settings(self.dialect, size, self._device, _objects_of(self.env.scene))
         self.group_curricula: GroupCurricula | None = None
+        self.is_alone = has_unknown_curricula(self.dialect, self.cfg)
         # what a curriculum may change in configs
         self._may_have_new_settings, self._before, self._contents = True, None, None
         self._outdated = False  # whether graphs are, as a curriculum has set something for some groups
@@ -165,6 +166,7 @@ class Block:
         terms = dialect.terms(cfg, "curriculum")
         if judges_groups(dialect, cfg):
             rewards.sums = torch.zeros_like(self.reward_terms)
+        if judges_groups(dialect, cfg) and not self.is_alone:
             self.group_curricula = GroupCurricula(self, {name: named for name, _, named in events})
             terms = {name: term for name, term in terms.items() if name not in self.group_curricula.names}
         self._weights = [self._weight(term) for term in self.rewards.terms]
@@ -295,8 +297,12 @@ class Block:
         """
         get, self._may_have_new_settings = self.dialect.get, True
         shared = dict(self.dialect.curriculum_terms(self.curriculum_manager))
-        for name in self.dialect.terms(self.cfg, "curriculum"):
-            if name in shared:
+        for name, term in self.dialect.terms(self.cfg, "curriculum").items():
+            if name in shared and self.is_alone and judges(self.dialect, term):
+                if groups:
+                    with self.drawing_in(f"curriculum/{name}", self.draws.step):
+                        get(shared[name], "func")(self.env, mask.nonzero().squeeze(1), **get(shared[name], "params"))
+            elif name in shared:
                 with self._masked(f"curriculum/{name}"):
                     get(shared[name], "func")(self.env, EnvIds.of(mask), **get(shared[name], "params"))
             elif self.group_curricula is not None and name in self.group_curricula.names:
@@ -307,7 +313,9 @@ class Block:
 
     def active_groups(self) -> list[int]:
         """Return the groups for which the curriculum may do something, if an episode begins."""
-        return [] if self.group_curricula is None else self.group_curricula.active(self.world.steps)
+        if self.group_curricula is None:
+            return [0] if self.is_alone else []
+        return self.group_curricula.active(self.world.steps)
 
     def _stop_curriculum(self, group: int, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
