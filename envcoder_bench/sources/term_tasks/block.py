@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
 from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula, numbers_of, set_number
 from envcoder_bench.sources.term_tasks.curricula.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
@@ -57,6 +58,10 @@ class Named:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
         return getattr(self._func, name)
+
+
+# in checkpoints, attributes that a curriculum has set in the environments of a block
+_TENSOR, _NUMBER = "env/tensor/", "env/number/"
 
 
 class Unlogged(dict[str, Tensor]):
@@ -173,6 +178,7 @@ class Block:
         manager = dialect.curriculum_manager(dialect.with_terms(cfg, "curriculum", terms), self.env)
         self._add("curriculum_manager", manager)
         self._add("metrics_manager", dialect.metrics_manager(cfg, self.env))
+        self._attributes = set(vars(self.env))
 
     def _add(self, name: str, manager: Any) -> None:
         """Give a manager to the block and to the terms that see its environments."""
@@ -339,7 +345,7 @@ class Block:
         self._weights[k] = after
         if not after[1]:
             self._write(term, torch.zeros(term.rows.stop - term.rows.start, device=self._device))
-        return isinstance(after[0], Tensor) or after[0] != before
+        return type(before) is not type(after[0]) or isinstance(after[0], Tensor) or after[0] != before
 
     def has_new_settings(self) -> bool:
         """Return whether a curriculum, or a checkpoint, has changed numbers of configs since the last call."""
@@ -363,7 +369,10 @@ class Block:
             return self.group_curricula.numbers()
         if not self._has_curriculum:
             return {}
-        return {path: torch.tensor(x, dtype=torch.float64) for path, _, _, x in self._numbers_of_terms()}
+        numbers = {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
+        for name, x in self._set_by_curriculum().items():
+            numbers[f"{_TENSOR if isinstance(x, Tensor) else _NUMBER}{name}"] = as_tensor(x)
+        return numbers
 
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
@@ -374,7 +383,19 @@ class Block:
             return
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
-                set_number(self.dialect, owner, key, type(x)(numbers[path].tolist()))
+                set_number(self.dialect, owner, key, number_of(numbers[path], x))
+        for name in self._set_by_curriculum():
+            delattr(self.env, name)
+        for path, x in numbers.items():
+            if path.startswith(_TENSOR):
+                setattr(self.env, path.removeprefix(_TENSOR), x.clone().to(self._device))
+            elif path.startswith(_NUMBER):
+                setattr(self.env, path.removeprefix(_NUMBER), x.item())
+
+    def _set_by_curriculum(self) -> dict[str, Any]:
+        """Return the tensors and numbers that a curriculum has set as attributes of the environments."""
+        kept = {name: x for name, x in vars(self.env).items() if name not in self._attributes}
+        return {name: x for name, x in kept.items() if isinstance(x, (Tensor, int, float))}
 
     def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
         """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""

@@ -73,6 +73,20 @@ def held_by(value: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any
     return _walk(value, "", set() if seen is None else seen, numbers=True)
 
 
+def as_tensor(x: Any) -> Tensor:
+    """Return a tensor, a number or a tuple of numbers as a tensor that has all digits."""
+    if isinstance(x, Tensor):
+        return x
+    result = torch.tensor(x)
+    return torch.tensor(x, dtype=torch.float64) if result.is_floating_point() else result
+
+
+def number_of(saved: Tensor, present: Any) -> Any:
+    """Return a number, or a tuple or list as ``present``, of which ``as_tensor`` has made a tensor."""
+    values = saved.tolist()
+    return type(present)(values) if isinstance(values, list) else values
+
+
 def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies of everything on the CPU."""
     state = {f"live/{key}": x for key, x in live.items()}

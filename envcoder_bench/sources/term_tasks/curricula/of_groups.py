@@ -11,10 +11,10 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
 from envcoder_bench.sources.term_tasks.curricula.plain import plain
 from envcoder_bench.sources.term_tasks.curricula.settings import Shared
 from envcoder_bench.sources.term_tasks.dialect import Dialect
@@ -82,13 +82,14 @@ class GroupCurricula:
 
     def _copier_of(self, term: Term) -> Any:
         """Return what copies a term's config for a group, with the group's own weight."""
-        block, dialect = self._block, self._block.dialect
+        block, dialect, base = self._block, self._block.dialect, term.cfg
+        params = copy.deepcopy(dialect.get(base, "params"))  # a curriculum may change those of the first group
 
         def of_group(group: int) -> Any:
             cfg = dialect.terms(block.configs[group], term.section)[term.name]
             weight = dialect.get(cfg, "weight")
-            values = {"params": copy.deepcopy(dialect.get(term.cfg, "params"))}
-            return dialect.with_values(term.cfg, values if weight is None else {**values, "weight": weight})
+            values = {"params": copy.deepcopy(params)}
+            return dialect.with_values(base, values if weight is None else {**values, "weight": weight})
 
         return of_group
 
@@ -168,32 +169,27 @@ class GroupCurricula:
         result = {}
         for group in range(len(self.envs)):
             for path, _, _, x in self._numbers_of(group):
-                result[f"{group}/{path}"] = torch.tensor(x, dtype=torch.float64)
+                result[f"{group}/{path}"] = as_tensor(x)
             for kind, k, shared in self._all_shared():
                 for name, values in shared.values.items():
                     if isinstance(values.get(group), (int, float)):
-                        result[f"{group}/{kind}/{k}/{_NUMBER}/{name}"] = torch.as_tensor(values[group])
+                        result[f"{group}/{kind}/{k}/{_NUMBER}/{name}"] = as_tensor(values[group])
             for name, x in self._set_attributes(group).items():
                 kind = _TENSOR if isinstance(x, Tensor) else _NUMBER
-                result[f"{group}/{kind}/{name}"] = torch.as_tensor(x)
+                result[f"{group}/{kind}/{name}"] = as_tensor(x)
         return result
 
     def restore(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``numbers`` returned."""
+        dialect = self._block.dialect
         for group, env in enumerate(self.envs):
             own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
             for kind, k, shared in self._all_shared():
-                if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
-                    fresh = numbers_of(self._block.dialect, shared.copy(group), "")
-                    before = {path: x for path, _, _, x in fresh}
-                    for path, owner, key, x in list(numbers_of(self._block.dialect, shared.own_of(group), "")):
-                        saved = own.get(f"{kind}/{k}{path}")
-                        set_number(
-                            self._block.dialect,
-                            owner,
-                            key,
-                            before.get(path, x) if saved is None else type(x)(saved.tolist()),
-                        )
+                shared.own.pop(group, None)
+                if any(path.startswith(f"{kind}/{k}/") for path in own):
+                    for path, owner, key, x in list(numbers_of(dialect, shared.own_of(group), f"{kind}/{k}")):
+                        if path in own:
+                            set_number(dialect, owner, key, number_of(own[path], x))
                 for values in shared.values.values():
                     values.pop(group, None)
                 start = f"{kind}/{k}/{_NUMBER}/"
@@ -204,7 +200,7 @@ class GroupCurricula:
             for path, x in own.items():
                 kind, _, name = path.partition("/")
                 if kind in (_TENSOR, _NUMBER):
-                    setattr(env, name, x.to(env.device) if kind == _TENSOR else x.item())
+                    setattr(env, name, x.to(env.device, copy=True) if kind == _TENSOR else x.item())
 
     def _set_attributes(self, group: int) -> dict[str, Any]:
         """Return the tensors and numbers that curricula have set as attributes of a group's environments."""

@@ -201,7 +201,7 @@ class Settings(View):
             for k, variant in enumerate(shared.variants):
                 for path, x, owner in self._held(holder) if k else ():
                     if path in before:
-                        x.copy_(before[path]) if isinstance(x, Tensor) else assign(owner, before[path])
+                        _put(x, owner, before[path])
                 for owner, name, value in variant.attributes:
                     setattr(owner, name, value)
                 result = call(variant.users)
@@ -212,13 +212,21 @@ class Settings(View):
         finally:
             for owner, name, value in attributes:
                 setattr(owner, name, value)
-        for path, x, _ in self._held(holder):
+        for path, x, owner in self._held(holder):
             if path in kept:
-                x.copy_(kept[path])
+                _put(x, owner, kept[path])
         return results
 
     def _held(self, holder: Any) -> Iterator[tuple[str, Any, Any]]:
         return iter(list(held_by(holder, set(self._skipped))))
+
+
+def _put(x: Any, owner: tuple[Any, Any], value: Any) -> None:
+    """Put a value where a holder has ``x``."""
+    if isinstance(x, Tensor) and isinstance(value, Tensor) and x.shape == value.shape:
+        x.copy_(value)
+    elif not isinstance(owner[0], tuple):
+        assign(owner, value.clone() if isinstance(value, Tensor) else value)
 
 
 def merged(users: Tensor, new: Any, old: Any) -> Any:

@@ -1,0 +1,151 @@
+"""What curricula set for single groups: isolation, checkpoints, restarts and faults."""
+
+import pytest
+import torch
+from dict_framework import LineTask, near, registered
+
+N, STEPS = 4, 40
+
+
+class Late(LineTask):
+    """A task that has not begun its first episodes."""
+
+    begins = False
+
+    def _begin(self, mask):
+        if self.begins:
+            super()._begin(mask)
+
+
+def near_cfg(env):
+    return env.reward_manager.get_term_cfg("near")
+
+
+def curriculum(func):
+    return {"curriculum": {"t": {"func": func, "params": {}}}}
+
+
+def driven(task, steps=STEPS, seed=2):
+    """Return the results of steps."""
+    generator = torch.Generator().manual_seed(seed)
+    return [task.step(torch.randn(N, generator=generator)) for _ in range(steps)]
+
+
+def with_near(**changes):
+    cfg = registered()
+    cfg["rewards"]["near"].update(changes)
+    return cfg
+
+
+def assert_equal(results, others):
+    for k, (mine, theirs) in enumerate(zip(results, others, strict=True)):
+        assert all(torch.equal(mine[name], x) for name, x in theirs.items()), k
+
+
+def assert_isolated(func, cfg=registered):
+    """Assert that each of three groups gives what it gives alone."""
+    together = LineTask(N, [curriculum(func)] * 3, seeds=[0, 1, 2], cfg=cfg())
+    results = driven(together)
+    assert len(together.blocks) == 1
+    for group in range(3):
+        alone = driven(LineTask(N, [curriculum(func)], seeds=[group], cfg=cfg()))
+        assert_equal([together.of_group(result, group) for result in results], alone)
+
+
+def assert_resumes(func, cfg=registered):
+    """Assert that a task goes on from a checkpoint as the one that it is of, and that it leaves the checkpoint."""
+    task, other = (kind(N, [curriculum(func)] * 2, seeds=[0, 1], cfg=cfg()) for kind in (LineTask, Late))
+    driven(task, 20)
+    state = task.get_state()
+    before = {key: x.clone() for key, x in state.items()}
+    expected = driven(task, seed=3)
+    other.set_state(state)
+    other.begins = True
+    assert_equal(driven(other, seed=3), expected)
+    assert all(torch.equal(x, state[key]) for key, x in before.items())
+
+
+# isolation
+
+
+# as by chance, and plain: the last digits of a sum
+def wider_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.7:
+        env.reward_manager.get_term_cfg("near")["params"]["width"] *= 1.5
+
+
+def test_a_group_that_asks_late_for_a_config_gets_the_registered_one():
+    assert_isolated(wider_at_times)
+
+
+def heavier_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.6:
+        env.reward_manager.get_term_cfg("near")["weight"] = 3.0
+
+
+def test_weights_that_differ_and_are_equal_again_are_new_settings():
+    task = LineTask(N, [curriculum(heavier_at_times)] * 2, seeds=[0, 1])
+    block, kinds = task.blocks[0], set()
+    for result in range(STEPS):
+        task.step(torch.zeros(N))
+        kinds.add(type(block._weights[0][0]))
+        assert isinstance(block.has_new_settings(), bool), result
+    assert kinds == {float, torch.Tensor}
+
+
+class Change:
+    """A term that has no buffer until its first call."""
+
+    def __init__(self, cfg, env):
+        self.last, self.range = None, (0.0, 1.0)
+
+    def __call__(self, env, width=1.0):
+        place = env.place()
+        change = torch.zeros_like(place) if self.last is None else (place - self.last).abs() / width
+        self.last = place.clone()
+        return change
+
+
+def other_width(env, env_ids):
+    cfg = env.reward_manager.get_term_cfg("near")
+    cfg["params"]["width"] = 1.0 + abs(float(env.reward_manager._episode_sums["near"][0])) * 100.0 % 1.0
+
+
+def test_groups_differ_in_a_term_whose_buffer_comes_with_its_first_call():
+    assert_isolated(other_width, lambda: with_near(func=Change))
+
+
+# checkpoints
+
+
+def test_a_restart_gives_the_registered_numbers_again():
+    task = Late(N, [curriculum(other_width)] * 2, seeds=[0, 1])
+    first, task.begins = task.get_state(), True
+    task._begin(torch.ones(2 * N, dtype=torch.bool))
+    driven(task, 30)
+    shared = task.blocks[0].rewards.terms[0].shared
+    assert shared.variants and shared.of(0)["params"]["width"] > 1.0
+    task.set_state(first)
+    assert [shared.of(group)["params"]["width"] for group in range(2)] == [0.5, 0.5] and not shared.variants
+    assert isinstance(task.blocks[0].has_new_settings(), bool)
+
+
+def by_a_float(env, env_ids):
+    env.level = getattr(env, "level", 0.1) + 0.1
+    near_cfg(env)["weight"] = 3.0 if round(env.level * 1e9) % 10 == 0 else env.level
+
+
+def by_a_tensor(env, env_ids):
+    if not hasattr(env, "moved"):
+        env.moved = torch.zeros(env.num_envs)
+    env.moved += env.place().abs()
+    near_cfg(env)["weight"] = 1.0 + float(env.moved.mean())
+
+
+def lighter(env, env_ids):
+    near_cfg(env)["weight"] *= 0.9
+
+
+@pytest.mark.parametrize("func", [by_a_float, by_a_tensor, lighter], ids=lambda func: func.__name__)
+def test_curricula_go_on_from_a_checkpoint(func):
+    assert_resumes(func, lambda: with_near(func=near, weight=2))
