@@ -44,6 +44,7 @@ def test_groups_are_bitwise_isaac_labs_own_environment(address, steps):
     live = driven.task.blocks[0].command_manager.get_term("base_velocity").cfg.ranges
     assert live.lin_vel_x == last
     driven.task.set_state(beginning)  # as an evaluation does
+    live = driven.task.blocks[0].command_manager.get_term("base_velocity").cfg.ranges
     assert live.lin_vel_x == first
 
 
