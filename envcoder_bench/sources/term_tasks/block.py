@@ -314,14 +314,29 @@ class Block:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
         if not any(self._is_patched(self.configs[group], section) for section in SECTIONS):
             raise error
+        if self.group_curricula is not None:
+            self.group_curricula.stop(group)
         self._faults([self.groups.start + group], raised_in("curriculum", "", error))
 
-    def _update_settings(self) -> None:
-        """Let shared code run with what curricula have set for each group."""
-        self._outdated |= self.settings.update()
+    def _update_settings(self, dropped: bool = False) -> None:
+        """Let shared code run with what curricula have set for each group; ``dropped``: some have no longer any."""
+        try:
+            self._outdated |= self.settings.update()
+        except FAULTS:
+            self._stop_bad_groups()
+            self._outdated = dropped = True
+            self.settings.update()
         for k, term in enumerate(self.rewards.terms):
-            if term.shared.own:
+            if term.shared.own or dropped:
                 self._outdated |= self._update_weight(k, term)
+
+    def _stop_bad_groups(self) -> None:
+        """Stop the groups for which a curriculum has set what no group can have alone."""
+        for group in range(len(self.groups)):
+            try:
+                self.settings.check(group)
+            except FAULTS as error:
+                self._stop_curriculum(group, error)
 
     def _update_weight(self, k: int, term: Term) -> bool:
         """Compute the weights of a term anew; return whether graphs are outdated."""
@@ -363,7 +378,7 @@ class Block:
         self._may_have_new_settings = True
         if self.group_curricula is not None:
             self.group_curricula.restore(numbers)
-            self._update_settings()
+            self._update_settings(dropped=True)
             return
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
@@ -593,17 +608,33 @@ class Block:
 
     def _evaluated(self, term: Term) -> Tensor | None:
         """Evaluate a term; a fault of a candidate's function stops its groups."""
-        if term.failed:
-            return None
-        try:
-            with self.world.parts.noting(term):
-                return self.settings.run(term.shared, lambda _: term(), term.func)
-        except FAULTS as error:
-            if self.world.parts.capturing or not (term.foreign or self._is_changed(term)):
-                raise
-            fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
-            self._fail(term, fault)
-            return None
+        while not term.failed:
+            try:
+                with self.world.parts.noting(term):
+                    return self.settings.run(term.shared, lambda _: term(), term.func)
+            except FAULTS as error:
+                if self.world.parts.capturing:
+                    raise
+                fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
+                if not term.foreign and self._stop_where_raised(fault):
+                    continue
+                if not (term.foreign or self._is_changed(term)):
+                    raise
+                self._fail(term, fault)
+        return None
+
+    def _stop_where_raised(self, fault: PatchError) -> bool:
+        """Stop groups with whose settings, by a patched curriculum, a term raised; return whether there are any."""
+        curricula = self.group_curricula
+        if curricula is None or not self._is_patched(self.cfg, "curriculum"):
+            return False
+        groups = [group for group in self.settings.raised_for if self.settings.has_own(group)]
+        for group in groups:
+            curricula.stop(group)
+        if groups:
+            self._faults([self.groups.start + group for group in groups], fault)
+            self._update_settings(dropped=True)
+        return bool(groups)
 
     def _is_changed(self, term: Term) -> bool:
         """Return whether a term has another function or other parameters than the registered one."""

@@ -218,7 +218,11 @@ class DictDialect(Dialect):
         return Observations(cfg["observations"], env)
 
     def curriculum_manager(self, cfg, env):
-        return cfg["curriculum"]
+        funcs = {name: term["func"] for name, term in cfg["curriculum"].items()}
+        return {
+            name: {**term, "func": funcs[name](term, env) if isinstance(funcs[name], type) else funcs[name]}
+            for name, term in cfg["curriculum"].items()
+        }
 
     def metrics_manager(self, cfg, env):
         return SimpleNamespace(compute=lambda: None)

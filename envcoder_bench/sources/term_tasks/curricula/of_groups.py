@@ -181,6 +181,11 @@ class GroupCurricula:
                 with FixedShapes(block.size, "curriculum/reset"):
                     block.dialect.get(term, "func").reset(env_ids=EnvIds.of(mask[rows]))
 
+    def stop(self, group: int) -> None:
+        """Evaluate no curriculum of a group any more, and undo what they have set."""
+        self._failed.add(group)
+        self._block.settings.drop(group)
+
     # checkpoints
 
     def numbers(self) -> dict[str, Tensor]:
