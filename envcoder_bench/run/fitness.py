@@ -2,7 +2,9 @@
 
 import ast
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import user_file
@@ -12,10 +14,10 @@ from envcoder_bench.run.folder.run_folder import FITNESS_NAME, RunFolder
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.kinds import FITNESS
+from envcoder_bench.shaping.kinds import FITNESS, KINDS, REWARD, SECTION_TYPES, UNSHAPED
 from envcoder_bench.shaping.loading import Complete, load_source, parse
 from envcoder_bench.sources.registry import is_installed
-from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.tasks.spec import Functions, Patches, TaskSpec
 
 
 def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
@@ -30,14 +32,14 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
             )
         return None
-    return read_file(cfg.fitness, None if task.sections is None else task.sections.complete)
+    return read_file(cfg.fitness, _refuse_dicts if task.sections is None else task.sections.complete)
 
 
 def read_file(name: str | Path, complete: Complete | None = None) -> CandidateSource:
     """Read a fitness file and load it once to check it. Raises UserError as ``read_fitness``.
 
     Args:
-        complete: the task's, see ``load_candidate``; None: the file's dicts are not read.
+        complete: the task's, see ``load_candidate``; None: the task is not known, and the file's dicts are not read.
     """
     path = user_file(name)
     if not path.is_file():
@@ -52,6 +54,22 @@ def read_file(name: str | Path, complete: Complete | None = None) -> CandidateSo
     except (OSError, CandidateError) as error:
         raise UserError(f"--fitness {error}") from error
     return source
+
+
+class _DictError(ValueError):
+    """A file has a dict that the task does not take; ``section`` is its name."""
+
+    section = ""
+
+
+def _refuse_dicts(module: Mapping[str, Any], source: str) -> tuple[Functions, Patches]:
+    """Refuse the dicts of a fitness file for a task without sections."""
+    for section, kind in SECTION_TYPES.items():
+        if isinstance(module.get(section), dict) and KINDS[kind].judged_with == UNSHAPED and kind != REWARD:
+            error = _DictError(f"the dict {section} is for manager-based tasks of mjlab and Isaac Lab")
+            error.section = section
+            raise error
+    return {}, {}
 
 
 def recorded_task(cfg: RunConfig) -> TaskSpec | None:

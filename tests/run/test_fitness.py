@@ -301,6 +301,10 @@ BAD = [
         HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",
         "--fitness {file}:4: in compute_fitness: raised KeyError: state_dict has no key 'pole_angel' (did you",
     ),
+    (
+        ONES + "commands = {'twist': None}\n",
+        "--fitness {file}:4: the dict commands is for manager-based tasks of mjlab and Isaac Lab",
+    ),
 ]
 
 

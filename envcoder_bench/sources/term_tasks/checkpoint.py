@@ -31,7 +31,25 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
             "metrics": block.metrics_manager,
             "terminations": block.termination_manager,
         }
-    return roots
+    return {**roots, **_curricula(blocks)}
+
+
+def _curricula(blocks: Sequence[Any]) -> dict[str, Any]:
+    """Return the objects that are terms of curricula, by name."""
+    objects = {}
+    for k, block in enumerate(blocks):
+        envs = [] if block.group_curricula is None else block.group_curricula.envs
+        managers = [block.curriculum_manager, *(env.curriculum_manager for env in envs)]
+        terms = [term for manager in managers for _, term in block.dialect.curriculum_terms(manager)]
+        funcs = [block.dialect.get(term, "func") for term in terms]
+        objects.update((f"curriculum {k} {i}", x) for i, x in enumerate(funcs) if not isinstance(x, type(_walk)))
+    return objects
+
+
+def _numbers(value: Any) -> dict[str, Any]:
+    """Return the numbers that an object has as attributes, and those that are None."""
+    attributes = getattr(value, "__dict__", {}).items()
+    return {name: x for name, x in attributes if isinstance(x, (int, float, type(None)))}
 
 
 def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -93,6 +111,9 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
     state["world/steps"] = torch.tensor(world.steps)
     for path, x, _ in held(world, blocks):
         state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
+    for path, value in _curricula(blocks).items():
+        for name, x in _numbers(value).items():
+            state[f"number/{path}/{name}"] = torch.empty(0) if x is None else as_tensor(x)
     state.update(world.get_simulation())
     for k, block in enumerate(blocks):
         state.update({f"numbers {k}/{path}": x for path, x in block.get_numbers().items()})
@@ -108,6 +129,13 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
     for k, block in enumerate(blocks):
         prefix = f"numbers {k}/"
         block.set_numbers({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
+    for path, value in _curricula(blocks).items():
+        prefix = f"number/{path}/"
+        for name in _numbers(value):
+            object.__delattr__(value, name)
+        for key, x in state.items():
+            if key.startswith(prefix):
+                object.__setattr__(value, key.removeprefix(prefix), x.item() if x.numel() else None)
     # buffers that appear with the first value exist in the saved state, or in the live one, alone
     owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
     for path, (x, owner) in owners.items():

@@ -118,7 +118,7 @@ class Physics:
         for k, table in enumerate(self.properties):
             state.update({f"joints/{k}/{name}": torch.tensor(table[name]) for name in table.dtype.names or ()})
         state["materials"], state["steps"] = torch.tensor(self.materials.values), torch.tensor(self.steps)
-        state["joint_forces"] = self.joint_forces.clone()
+        state["joint_forces"], state["resting"] = self.joint_forces.clone(), self._resting.clone()
         return state if self.accelerations is None else {**state, "accelerations": self.accelerations.clone()}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
@@ -139,6 +139,7 @@ class Physics:
         prefix = "engine/"
         self.engine.set_state({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
         self.joint_forces.copy_(state["joint_forces"])
+        self._resting.copy_(state["resting"])
         self.failed.zero_()
         held = state.get("accelerations")
         self.accelerations = None if held is None else held.to(self.device, copy=True)

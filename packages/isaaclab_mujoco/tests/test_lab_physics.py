@@ -226,6 +226,18 @@ def test_accelerations_and_wrenches_are_those_of_the_last_step(make, cfgs, reade
     assert torch.equal(view.get_link_incoming_joint_force(), wrenches)
 
 
+def test_accelerations_after_a_written_velocity_survive_a_checkpoint(make, cfgs):
+    env = make(cfgs.LeggedEnvCfg())
+    env.reset()
+    robot, physics = env.scene["robot"], env.sim.running
+    advance(env, 3)
+    robot.write_root_velocity_to_sim(torch.ones(1, 6), env_ids=torch.tensor([1]))
+    state, expected = physics.get_state(), physics.read_accelerations()
+    advance(env, 2)
+    physics.set_state(state)
+    assert torch.equal(physics.read_accelerations(), expected) and expected[0].any() and not expected[1].any()
+
+
 def test_what_is_read_late_survives_a_checkpoint(make, cfgs):
     env = make(cfgs.LeggedEnvCfg())
     env.reset()

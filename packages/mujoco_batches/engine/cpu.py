@@ -65,7 +65,7 @@ class CpuEngine(Engine):
         if self.keeps_velocities:
             batch.bind("cfrc_int")
         self._start: dict[str, np.ndarray] = {}
-        self._undamped: Tensor | None = None  # roots before the last step has damped them
+        self._undamped: Tensor | None = None  # roots before the last substep has damped them
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
@@ -92,18 +92,19 @@ class CpuEngine(Engine):
         self._properties.flush()
         bad = self._load_commands()
         loads = self._xfrc[:, self._layout.bodies] if self._damps_links else None
-        if self.keeps_velocities and np.any(self._layout.root_damping):
-            self._undamped = self.tensor("roots")
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
+                last = substep == self._layout.substeps - 1
+                if last and self.keeps_velocities and np.any(self._layout.root_damping):
+                    self._undamped = self.tensor("roots")
                 self._damp_roots()
                 if loads is not None:
                     self._compute_poses()
                     self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
                 bad[step_batch(self._batch)] = True
-                if substep == self._layout.substeps - 1:
+                if last:
                     self._collect()
                 self._limit_velocities()
             # failed environments go on in their first state

@@ -68,22 +68,23 @@ def assert_resumes(func, cfg=registered):
 # isolation
 
 
-def wider_at_random(env, env_ids):
-    if float(torch.rand(env.num_envs)[0]) > 0.7:
-        near_cfg(env)["params"]["width"] *= 1.5
+# as by chance, and plain: the last digits of a sum
+def wider_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.7:
+        env.reward_manager.get_term_cfg("near")["params"]["width"] *= 1.5
 
 
 def test_a_group_that_asks_late_for_a_config_gets_the_registered_one():
-    assert_isolated(wider_at_random)
+    assert_isolated(wider_at_times)
 
 
-def heavier_at_random(env, env_ids):
-    if float(torch.rand(env.num_envs)[0]) > 0.6:
-        near_cfg(env)["weight"] = 3.0
+def heavier_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.6:
+        env.reward_manager.get_term_cfg("near")["weight"] = 3.0
 
 
 def test_weights_that_differ_and_are_equal_again_are_new_settings():
-    task = LineTask(N, [curriculum(heavier_at_random)] * 2, seeds=[0, 1])
+    task = LineTask(N, [curriculum(heavier_at_times)] * 2, seeds=[0, 1])
     block, kinds = task.blocks[0], set()
     for result in range(STEPS):
         task.step(torch.zeros(N))
@@ -105,25 +106,29 @@ class Change:
         return change
 
 
-def random_width(env, env_ids):
-    near_cfg(env)["params"]["width"] = 1.0 + float(torch.rand(env.num_envs).mean())
+def other_width(env, env_ids):
+    cfg = env.reward_manager.get_term_cfg("near")
+    cfg["params"]["width"] = 1.0 + abs(float(env.reward_manager._episode_sums["near"][0])) * 100.0 % 1.0
+    cfg["weight"] = 3.0
 
 
 def test_groups_differ_in_a_term_whose_buffer_comes_with_its_first_call():
-    assert_isolated(random_width, lambda: with_near(func=Change))
+    assert_isolated(other_width, lambda: with_near(func=Change))
 
 
 # checkpoints
 
 
 def test_a_restart_gives_the_registered_numbers_again():
-    task = Late(N, [curriculum(random_width)] * 2, seeds=[0, 1])
+    task = Late(N, [curriculum(other_width)] * 2, seeds=[0, 1])
     first, task.begins = task.get_state(), True
     task._begin(torch.ones(2 * N, dtype=torch.bool))
-    driven(task, 5)
+    driven(task, 30)
     shared = task.blocks[0].rewards.terms[0].shared
     assert shared.variants and shared.of(0)["params"]["width"] > 1.0
+    assert task.blocks[0]._weights[0] == (3.0, True)
     task.set_state(first)
+    assert task.blocks[0]._weights[0] == (1.0, True)
     assert [shared.of(group)["params"]["width"] for group in range(2)] == [0.5, 0.5] and not shared.variants
     assert isinstance(task.blocks[0].has_new_settings(), bool)
 
@@ -144,6 +149,44 @@ def lighter(env, env_ids):
     near_cfg(env)["weight"] *= 0.9
 
 
-@pytest.mark.parametrize("func", [by_a_float, by_a_tensor, lighter], ids=lambda func: func.__name__)
+class Counts:
+    """A term of a curriculum that keeps numbers and a tensor."""
+
+    def __init__(self, cfg, env):
+        self.calls, self.begun, self.mean = 0, torch.zeros(env.num_envs), None
+
+    def __call__(self, env, env_ids):
+        self.calls += 1
+        self.begun[env_ids] += 1.0
+        self.mean = float(self.begun.mean()) + 0.1 * (self.mean or 0.0)
+        near_cfg(env)["weight"] = 1.0 + 0.1 * self.calls + self.mean
+
+
+@pytest.mark.parametrize("func", [by_a_float, by_a_tensor, lighter, Counts], ids=lambda func: func.__name__)
 def test_curricula_go_on_from_a_checkpoint(func):
     assert_resumes(func, lambda: with_near(func=near, weight=2))
+
+
+# faults
+
+
+def sets_mode_at_random(env, env_ids):
+    if float(torch.rand(env.num_envs)[0]) > 0.8:
+        env.event_manager.get_term_cfg("begin")["mode"] = "interval"
+
+
+def sets_text_at_random(env, env_ids):
+    near_cfg(env)["params"]["width"] = "wide" if float(torch.rand(env.num_envs)[0]) > 0.8 else 0.4
+
+
+@pytest.mark.parametrize("func", [sets_mode_at_random, sets_text_at_random], ids=lambda func: func.__name__)
+def test_a_setting_that_raises_stops_its_group_alone(func):
+    task, steps, seeds = LineTask(N, [curriculum(func)] * 6, seeds=range(6)), 14, range(6)
+    results = driven(task, steps)
+    assert 1 < len(task.faults) < 6
+    for group in seeds:
+        alone = LineTask(N, [curriculum(func)], seeds=[group])
+        mine = driven(alone, steps)
+        assert (0 in alone.faults) == (group in task.faults)
+        if group not in task.faults:
+            assert_equal([task.of_group(result, group) for result in results], mine)

@@ -31,10 +31,11 @@ class Variant:
 
     Attributes:
         attributes: objects, names of their attributes, such as ``cfg``, and the values of these groups.
-        users: ``(rows,)`` bool, the environments of these groups.
+        groups, users: these groups, and their environments, ``(rows,)`` bool.
     """
 
     attributes: list[tuple[Any, str, Any]]
+    groups: list[int]
     users: Tensor
 
 
@@ -120,7 +121,7 @@ class Settings(View):
         self.others: list[Shared] = []
         self._partitions: dict[int, list[Any]] = {}
         self._reading: Shared | None = None
-        self._is_command_read = False
+        self.raised_for: Sequence[int] = ()  # the groups for which code was called last
 
     def add_command(self, name: str, term: Any, shared: Shared) -> None:
         """Add a command; other code that reads its config is noted."""
@@ -142,6 +143,22 @@ class Settings(View):
             if any(shared.variants for shared in self.commands.values()):
                 raise ReadsCommands
 
+    def has_own(self, group: int) -> bool:
+        """Return whether a curriculum has set anything for a group."""
+        every = (*self.commands.values(), *self.others)
+        return any(group in values for shared in every for values in (shared.own, *shared.values.values()))
+
+    def drop(self, group: int) -> None:
+        """Let a group have the settings of before its curriculum."""
+        for shared in (*self.commands.values(), *self.others):
+            for values in (shared.own, *shared.values.values()):
+                values.pop(group, None)
+
+    def check(self, group: int) -> None:
+        """Raise if a curriculum has set for a group what no group can have alone."""
+        for shared in (*self.commands.values(), *self.others):
+            shared.key_of(group)
+
     def update(self) -> bool:
         """Find the distinct configs anew; return whether there are others than before, which graphs must know."""
         return any([self._update(shared) for shared in (*self.commands.values(), *self.others)])
@@ -162,6 +179,7 @@ class Settings(View):
         shared.variants = [
             Variant(
                 [attribute for source in sources for attribute in source.attributes(first[key])],
+                [group for group, used in zip(shared.groups, mask) if used],
                 torch.tensor(mask, device=self._device).repeat_interleave(self._size),
             )
             for key, mask in (users.items() if len(users) > 1 else ())
@@ -191,6 +209,7 @@ class Settings(View):
             self._reading = outer
 
     def _run(self, shared: Shared, call: Callable[[Tensor | None], Any], holder: Any) -> Any:
+        self.raised_for = shared.groups
         if not shared.variants:
             return call(None)
         before = {path: x.clone() if isinstance(x, Tensor) else x for path, x, _ in self._held(holder)}
@@ -199,6 +218,7 @@ class Settings(View):
         kept: dict[str, Tensor] = {}
         try:
             for k, variant in enumerate(shared.variants):
+                self.raised_for = variant.groups
                 for path, x, owner in self._held(holder) if k else ():
                     if path in before:
                         _put(x, owner, before[path])
@@ -209,6 +229,11 @@ class Settings(View):
                 for path, x, _ in self._held(holder):
                     if isinstance(x, Tensor):
                         kept[path] = merged(variant.users, x, kept[path]) if path in kept else x.clone()
+        except BaseException:
+            for path, x, owner in self._held(holder):
+                if path in before:
+                    _put(x, owner, before[path])
+            raise
         finally:
             for owner, name, value in attributes:
                 setattr(owner, name, value)
