@@ -26,8 +26,11 @@ FIRST_LOOK, SECOND_LOOK = 0.04, 0.008  # of a run's first tests, and after its f
 
 
 def mean_or_nan(values: Sequence[float]) -> float:
-    """Return the mean, correctly rounded; NaN of no values."""
-    return statistics.fmean(values) if values else NAN
+    """Return the mean, correctly rounded; NaN of no values, of inf with -inf, and of a sum that overflows."""
+    try:
+        return statistics.fmean(values)
+    except (ValueError, OverflowError):
+        return NAN
 
 
 def t_quantile(freedom: Any, probability: Any = 1 - LEVEL / 2) -> Any:
@@ -152,7 +155,7 @@ def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndar
         return row
     pooled = ((len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)) / (len(x) + len(y) - 2)
     # identical episodes, but for rounding, say nothing of a spread
-    if pooled <= (1e-9 * max(abs(x.mean()), abs(y.mean()), 1e-12)) ** 2:
+    if pooled <= (1e-12 * max(abs(x.mean()), abs(y.mean()), 1e-12)) ** 2:
         return row
     test: Any = stats.ttest_ind(x, y, equal_var=False)
     row.update(statistic=float(test.statistic), degrees_of_freedom=float(test.df), p=float(test.pvalue))

@@ -340,7 +340,7 @@ def _breaks(fitness: np.ndarray, survival: np.ndarray, grid: StressGrid) -> Brea
 def _p_value(first: np.ndarray, second: np.ndarray) -> float:
     """Return the p-value of Welch's test that means are equal; constants that differ are not equal."""
     p = welch(first, second)["p"]
-    return float(abs(first.mean() - second.mean()) <= 1e-9) if p is None else p
+    return float(math.isclose(first.mean(), second.mean(), rel_tol=1e-9, abs_tol=1e-9)) if p is None else p
 
 
 def _summary(name: str, rows: Sequence[Row], settings: Settings) -> Summary:

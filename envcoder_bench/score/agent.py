@@ -15,7 +15,6 @@ counts the time and what passes the tools; what an agent thinks, reads and write
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import secrets
@@ -39,14 +38,13 @@ from pydantic import TypeAdapter
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import digest, file_digest, write_atomic
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.rows import FAILED_AT_LOAD
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.inputs import described
 from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.score.folder import file_hash
 from envcoder_bench.score.protocol import AGENT_MINUTES, AGENT_TOKENS, CANARY, VALIDATION_SEEDS, ScoredTask
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name, write_archive
@@ -183,6 +181,7 @@ class AgentSearch:
         desk = Path(tempfile.mkdtemp(prefix="agent_"))
         tools = Tools(campaign, desk.resolve(), _PAGE)
         session.starts += 1
+        self._cut_transcript()
         session.chain = reduce(chained, self._lines(), "")  # a killed score may not have noted the last line
         self.save()
         end_agent(session.mark)  # a killed score may have left it
@@ -248,10 +247,15 @@ class AgentSearch:
     def _lines(self) -> list[str]:
         return self.transcript.read_text(encoding="utf-8").splitlines() if self.transcript.is_file() else []
 
+    def _cut_transcript(self) -> None:
+        """Remove an incomplete last line, which a killed score may have left."""
+        if self.transcript.is_file():
+            os.truncate(self.transcript, self.transcript.read_bytes().rfind(b"\n") + 1)
+
     def _refuse_changed(self) -> None:
         """Raise UserError if the transcript, or a candidate that was ranked, is not as it passed the tools."""
-        files = {self.campaign.source(name): digest for name, digest in self.session.sources.items()}
-        changed = [file for file, digest in files.items() if file_hash(file) != digest]
+        files = {self.campaign.source(name): before for name, before in self.session.sources.items()}
+        changed = [file for file, before in files.items() if not file.is_file() or file_digest(file) != before]
         changed += [self.transcript] if reduce(chained, self._lines(), "") != self.session.chain else []
         if changed:
             raise UserError(f"{changed[0]} was changed while the agent worked: the search does not count")
@@ -344,7 +348,7 @@ class _Meter:
         if tool == "rank" and job is not None:
             names = self.campaign.job(job).candidates
             record["sources"] = {name: self.campaign.source(name).read_text("utf-8") for name in names}
-            session.sources |= {name: file_hash(self.campaign.source(name)) for name in names}
+            session.sources |= {name: file_digest(self.campaign.source(name)) for name in names}
         with self.search.lock:
             session.calls, session.read = session.calls + 1, session.read + len(answer)
             session.written += len(text)
@@ -363,7 +367,7 @@ class _Meter:
 
 def chained(before: str, line: str) -> str:
     """Return the SHA-256 of that of the lines before, and of a line."""
-    return hashlib.sha256(f"{before}{line}".encode()).hexdigest()
+    return digest(f"{before}{line}")
 
 
 def agent_command(command: str) -> str:

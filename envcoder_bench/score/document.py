@@ -9,11 +9,12 @@ import numpy as np
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import file_digest
 from envcoder_bench.core.words import counted
 from envcoder_bench.results.logs import read_points
 from envcoder_bench.results.pairs import BETTER, CANNOT_TELL, WORSE
 from envcoder_bench.run.folder.policies import OpenedRun
-from envcoder_bench.score.folder import ScoreConfig, file_hash
+from envcoder_bench.score.folder import ScoreConfig
 from envcoder_bench.score.protocol import CANARY, HUMAN, UNSHAPED, VERSION
 from envcoder_bench.score.run import DUPLICATE, SearchOutcome, TaskOutcome
 from envcoder_bench.score.scoring import Estimate, Number, TaskValues, Values, human_score, mean_estimate, score
@@ -238,7 +239,7 @@ def _facts(search: SearchOutcome) -> dict[str, Any]:
     usage = [round.usage for round in search.rounds]
     costs = [each.cost for each in usage]
     return {
-        "transcript": file_hash(search.folder.transcript),
+        "transcript": file_digest(search.folder.transcript) if search.folder.transcript.is_file() else "",
         "candidates": written,
         "executable": trained / written if written else NAN,
         "executable_at_first": (trained - repaired) / written if written else NAN,
@@ -265,7 +266,7 @@ def _steps_to(run: OpenedRun, name: str, untrained: float) -> float:
 
 
 def _hash(run: OpenedRun, name: str) -> str:
-    return file_hash(run.folder.source(name)) if name in run.sources else ""
+    return file_digest(run.folder.source(name)) if name in run.sources else ""
 
 
 def _mean(values: Sequence[float]) -> float:

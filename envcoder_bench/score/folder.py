@@ -12,22 +12,22 @@
     score.json, report.html
 """
 
-import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.files import refuse_taken, write_atomic
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.files import file_digest, refuse_taken, write_atomic
 from envcoder_bench.core.folders import SCORE, other_kind
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.core.words import counted
 from envcoder_bench.core.yaml_files import parse_plain, to_yaml
 from envcoder_bench.score import published
-from envcoder_bench.score.protocol import REFERENCE_MODELS, RUNS, VERSION, ScoredTask
+from envcoder_bench.score.protocol import AGENT, BUDGETS, REFERENCE_MODELS, RUNS, TRACKS, VERSION, ScoredTask
+from envcoder_bench.score.unseen import UNSEEN_TASKS
 
 # files from which a score follows: of a run, of a search, and of the session of an agent
 _OF_RUN = ("config.yaml", "run.json", "results.csv", "points.csv", "episodes.csv", "summary.json", "*/*/source.py")
@@ -167,15 +167,20 @@ class ScoreFolder:
         if config.protocol != VERSION:
             advice = f"use the version of envcoder-bench that began it; this one has {VERSION}"
             raise UserError(f"{path} has a score of the protocol {config.protocol or '0.3 or older'}", advice=advice)
+        _refuse_unknown(f"{folder.config}: track", config.track, TRACKS)
+        _refuse_unknown(f"{folder.config}: budget", config.budget, (*BUDGETS, AGENT))
         return folder, config
 
     def read_notes(self) -> Notes:
         """Return notes.json; empty before any. Raises UserError if it is damaged."""
         try:
-            return _NOTES.validate_json(self.notes.read_bytes()) if self.notes.is_file() else Notes()
+            notes = _NOTES.validate_json(self.notes.read_bytes()) if self.notes.is_file() else Notes()
         except (OSError, ValidationError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{self.notes} is damaged ({reason}): restore a copy of it") from error
+        for base in notes.unseen:
+            _refuse_unknown(f"{self.notes}: unseen", base, UNSEEN_TASKS)
+        return notes
 
     def write_notes(self, notes: Notes) -> None:
         write_atomic(self.notes, _NOTES.dump_json(notes, indent=1) + b"\n")
@@ -213,14 +218,15 @@ class ScoreFolder:
         return {name: _OF_SEARCH, f"agents/{rest}": _OF_AGENT} if kind == "searches" else {name: _OF_RUN}
 
     def _digests(self, name: str) -> Digests:
-        kind, _, rest = name.partition("/")
-        folders = {name: _OF_SEARCH, f"agents/{rest}": _OF_AGENT} if kind == "searches" else {name: _OF_RUN}
-        files = [
-            file for folder, x in folders.items() for each in x for file in sorted((self.path / folder).glob(each))
-        ]
-        return {str(file.relative_to(self.path)): file_hash(file) for file in files}
+        parts = self._parts(name).items()
+        files = [file for part, names in parts for each in names for file in sorted((self.path / part).glob(each))]
+        return {str(file.relative_to(self.path)): file_digest(file) for file in files if file.is_file()}
 
 
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file; empty if there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+def _refuse_unknown(where: str, name: str, known: Collection[str]) -> None:
+    """Raise UserError for a name that the protocol does not have."""
+    if name not in known:
+        advice = "restore a copy of the file"
+        raise UserError(
+            f"{where} {name} is unknown{near_matches(name, known)}; there are {', '.join(known)}", advice=advice
+        )

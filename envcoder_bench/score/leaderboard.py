@@ -14,12 +14,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import read_json, write_atomic
+from envcoder_bench.core.files import file_digest, read_json, write_atomic
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import described
 from envcoder_bench.score.document import Score, score_document
-from envcoder_bench.score.folder import ScoreConfig, ScoreFolder, file_hash
+from envcoder_bench.score.folder import ScoreConfig, ScoreFolder
 from envcoder_bench.score.page import leaderboard_page
 from envcoder_bench.score.protocol import AGENT, CONTROLLER_TRACK, TRACKS, VERSION, ScoredTask
 from envcoder_bench.score.run import SearchOutcome, final_words, read_task, search_words, tasks_of
@@ -59,7 +59,7 @@ def add(path: Path, site: Path) -> Path:
     wrong = differences(folder, config, score)
     if wrong:
         raise UserError(f"{folder.score} does not agree with its folder: {'; '.join(wrong)}")
-    name = re.sub(r"[^\w.-]+", "_", f"{score.model}_{score.track}_{score.budget}_{file_hash(folder.score)[:8]}")
+    name = re.sub(r"[^\w.-]+", "_", f"{score.model}_{score.track}_{score.budget}_{file_digest(folder.score)[:8]}")
     (site / SCORES).mkdir(parents=True, exist_ok=True)
     write_atomic(site / SCORES / f"{name}.json", folder.score.read_bytes())
     scores = [read_score(file) for file in sorted((site / SCORES).glob("*.json"))]
@@ -87,7 +87,7 @@ def differences(folder: ScoreFolder, config: ScoreConfig, score: Score) -> list[
         for number, ((name, _), search) in enumerate(zip(outcome.names, outcome.searches)):
             wrong += [] if config.budget == AGENT else _other_search(search, search_words(config, task, number))
             wrong += _unmeasured(search, config.budget == AGENT)
-            wrong += _unwritten(outcome.run, name, search, score)
+            wrong += _unwritten(outcome.run, name, search, config)
     return wrong
 
 
@@ -96,8 +96,11 @@ def _searches(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask) -> lis
 
 
 def _unproved(run: OpenedRun) -> list[str]:
-    """Return the tables of a run of which it has no digest. Raises UserError for a table that was changed."""
+    """Return the tables that a run lacks, or of which it has no digest. Raises UserError for a changed table."""
     tables = [run.folder.results, run.folder.points, run.folder.episodes]
+    missing = [f"{table} is missing" for table in tables if not table.is_file()]
+    if missing:
+        return missing
     known = {} if run.folder.provenance is None else run.folder.provenance.files
     for table in tables:
         run.folder.refuse_changed(table)
@@ -165,17 +168,17 @@ def _unequal(found: Any, expected: Any, where: str = "") -> list[str]:
     return [f"{where} is {found!r}, and its runs give {expected!r}"]
 
 
-def _unwritten(run: OpenedRun, name: str, search: SearchOutcome, score: Score) -> list[str]:
+def _unwritten(run: OpenedRun, name: str, search: SearchOutcome, config: ScoreConfig) -> list[str]:
     """Return whether a search's winner is not what trained, or what its model wrote."""
     if search.winner is None:
         return []
     wrong = (
         [] if run.source(name).source == search.winner.source else [f"{name} is not the winner of {search.folder.path}"]
     )
-    if score.model not in WITHOUT_MODEL:
+    if config.model not in WITHOUT_MODEL:
         records, _ = read_records(search.folder.transcript)
         replies = [record["reply"]["text"] for record in records if record["type"] == "reply"]
-        texts = [written_source(text, TRACKS[score.track])[0] for text in replies]
+        texts = [written_source(text, TRACKS[config.track])[0] for text in replies]
         # an agent's calls
         texts += [text for record in records if record["type"] == "call" for text in record.get("sources", {}).values()]
         if search.winner.source not in texts:

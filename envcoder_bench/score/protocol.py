@@ -71,13 +71,13 @@ class ScoredTask:
     @property
     def shipped_references(self) -> list[Path]:
         """References that everybody can read. Their copies do not win."""
-        return sorted(REFERENCES.glob(f"{self.name}*.py"))
+        return [file for file in (REFERENCES / f"{self.name}_bank.py",) if file.is_file()]
 
     @property
     def references(self) -> list[Path]:
         """Candidates that are known to be good, which are trained beside the winners."""
-        beside = [] if self.goal is None else self.goal.parent.glob(f"{self.name}*.py")
-        return sorted({*self.shipped_references, *beside})
+        beside = [] if self.goal is None else [self.goal.with_name(f"{self.name}_fitness.py")]
+        return [*self.shipped_references, *(file for file in beside if file.is_file())]
 
 
 def _size(envs: int, iterations: int) -> tuple[str, str]:

@@ -5,7 +5,6 @@ searches of their own, and counts as one winner of each task. Its text is held a
 published; the reward alone is taken of a file with more.
 """
 
-import hashlib
 import re
 import urllib.request
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import digest
 from envcoder_bench.score.protocol import ScoredTask
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.shaping.source import Source
@@ -130,7 +130,7 @@ def _read(published: Published, path: str, checkout: str, model: str) -> bytes:
 
 
 def _checked(model: str, task: str, content: bytes, where: str) -> bytes:
-    actual, digest = hashlib.sha256(content).hexdigest(), METHODS[method_of(model)].files[task][1]
-    if actual != digest:
-        raise UserError(f"{where} is not the file that {model} has published: its SHA-256 is {actual}, not {digest}")
+    actual, expected = digest(content), METHODS[method_of(model)].files[task][1]
+    if actual != expected:
+        raise UserError(f"{where} is not the file that {model} has published: its SHA-256 is {actual}, not {expected}")
     return content

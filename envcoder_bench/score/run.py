@@ -184,11 +184,13 @@ def raise_cost(folder: ScoreFolder, config: ScoreConfig, max_cost: float) -> Sco
         notes = folder.read_notes()
         limited = [name for name in notes.ended if _is_limited(SearchFolder(folder.path / name))]
         if limited:
-            finals = folder.path / "final"
-            if finals.is_dir():
-                finals.rename(finals.with_name(f"final_{len(list(folder.path.glob('final_*'))) + 1}"))
             kept = {name: x for name, x in notes.ended.items() if name not in limited and not name.startswith("final/")}
-            folder.write_notes(replace(notes, held_out=0, ended=kept))
+            begun = [name for name in notes.begun if not name.startswith("final/")]
+            notes = replace(notes, held_out=0, begun=begun, ended=kept)
+            folder.write_notes(notes)  # before the folder is renamed: a score that is killed between them can resume
+        finals = folder.path / "final"
+        if not notes.held_out and finals.is_dir():
+            finals.rename(finals.with_name(f"final_{len(list(folder.path.glob('final_*'))) + 1}"))
         write_atomic(folder.config, to_yaml(asdict(config)))
     return config
 

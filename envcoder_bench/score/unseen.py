@@ -8,6 +8,7 @@ baselines and numbers are copies.
 
 import math
 import random
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,6 +103,7 @@ def _write(folder: Path, base: str, name: str, change: Change, drawn: random.Ran
         "train.yaml": (project_folder("cfg") / "train" / f"{base}PPO.yaml").read_text(encoding="utf-8"),
     }
     files |= {file: (source / file).read_text(encoding="utf-8") for file in _FILES if (source / file).is_file()}
+    shutil.rmtree(folder, ignore_errors=True)  # compiled files or modules of somebody else would be imported
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         write_atomic(folder / file, text)

@@ -5,7 +5,6 @@ held against the hash of the run's beginning, the baselines are those of the ins
 against its record, and the training has a folder and a cache of its own.
 """
 
-import hashlib
 import importlib.metadata
 import logging
 import math
@@ -19,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import stamped_folder
+from envcoder_bench.core.files import digest, file_digest, stamped_folder
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.results.effects import SIZE
 from envcoder_bench.results.fitness_model import Difference, FitnessModel
@@ -29,7 +28,7 @@ from envcoder_bench.results.statistics import LEVEL
 from envcoder_bench.run.fitness import read_file
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, run_model
-from envcoder_bench.run.folder.run_folder import RunFolder, digest
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.serve.documents import Verdict, Verified
@@ -141,7 +140,7 @@ def package_changes() -> list[str]:
             continue
         package_files += "envcoder_bench" in file.parts
         path = Path(str(file.locate()))
-        there = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
+        there = bytes.fromhex(file_digest(path)) if path.is_file() else b""
         if urlsafe_b64encode(there).rstrip(b"=").decode() != file.hash.value:
             findings.append(f"{path} of the installed package was changed")
     if not package_files:

@@ -13,6 +13,7 @@ from envcoder_bench.results.statistics import (
     UNBOUNDED,
     holm,
     mean_interval,
+    mean_or_nan,
     proportions,
     rate_interval,
     spearman,
@@ -27,6 +28,12 @@ def test_quantiles_of_t_match_tabulated_values():
     freedom = np.array([1, 2, 30, 10_000])
     assert t_quantile(freedom) == pytest.approx([12.7062, 4.3027, 2.0423, 1.9602], abs=1e-4)
     assert t_probability(freedom, t_quantile(freedom)) == pytest.approx(0.975)
+
+
+@pytest.mark.parametrize("values", [[], [math.inf, -math.inf], [math.nan, 1.0], [1e308, 1e308]])
+def test_a_mean_that_is_not_a_number_is_nan(values):
+    assert math.isnan(mean_or_nan(values))
+    assert mean_or_nan([math.inf, 1.0]) == math.inf and mean_or_nan([1.0, 2.0]) == 1.5
 
 
 def test_mean_interval_matches_hand_computed_values():

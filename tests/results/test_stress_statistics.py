@@ -51,6 +51,15 @@ def test_p_values_are_those_of_welch():
     assert _p_value(first, second) == pytest.approx(expected) and 0.05 < expected < 0.3
 
 
+def test_a_small_spread_at_a_large_mean_is_a_spread():
+    """The p-value is that of the same samples around 0; what differs by rounding alone does not differ."""
+    noise = 1e-7 * np.random.default_rng(0).normal(size=(2, 12))
+    assert _p_value(*(1000.0 + noise)) == pytest.approx(_p_value(*noise), rel=1e-3) and _p_value(*noise) > 0.05
+    constant = np.full(4, 1000.0)
+    assert _p_value(constant, constant + 1e-10) == 1.0 and _p_value(constant, constant + 1.0) == 0.0
+    assert _p_value(0.0 * constant, 0.0 * constant + 1e-10) == 1.0
+
+
 def test_numbers_are_those_of_the_draws():
     values = np.linspace(0.0, 1.0, 65)[::-1]
     (only,) = stress(a=values).summaries

@@ -169,6 +169,22 @@ def test_a_file_that_an_agent_changes_is_noticed(searched, tmp_path, file):
     assert not search.search.exists()
 
 
+@pytest.mark.parametrize("complete", [0, 1, 2], ids=["no line", "the header", "two lines"])
+def test_a_session_goes_on_after_a_kill_in_the_middle_of_a_line(searched, complete):
+    async def script(call):
+        await call("tasks")
+
+    search, _ = searched(script)
+    lines = search.transcript.read_bytes().splitlines(keepends=True)
+    search.transcript.write_bytes(b"".join(lines[:complete]) + lines[0][:30])
+    search.session.ended = ""
+    search.save()
+    search, _ = searched(script)
+    search._refuse_changed()
+    records, size = read_records(search.transcript)
+    assert len(records) == max(complete, 1) + 1 and size == search.transcript.stat().st_size
+
+
 def test_a_session_ends_with_its_tokens_or_its_time(searched, monkeypatch):
     async def script(call):
         for _ in range(50):

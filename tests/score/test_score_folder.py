@@ -177,6 +177,47 @@ def test_a_higher_limit_draws_other_held_out_seeds_for_searches_that_it_has_ende
     assert folder.read_notes().held_out != before.held_out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["rename of final", "write of notes", "write of config"])
+def test_a_raise_of_the_limit_that_is_killed_can_be_repeated(faked, monkeypatch, killed):
+    folder, config, events = faked
+    config = replace(config, max_cost=1.0, tasks=("smoke", "Ant"))
+    play(folder, config)
+    before, search = folder.read_notes(), SearchFolder(folder.search(TASKS["Ant"], 1))
+    search.write_round(Round(1, stopped="the next request could exceed --max_cost 1, so the search stops"))
+    folder.note(before, search.path)
+
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    place = {
+        "rename of final": (type(folder.path), "rename"),
+        "write of notes": (ScoreFolder, "write_notes"),
+        "write of config": (run, "write_atomic"),
+    }
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(*place[killed], kill)
+        run.raise_cost(folder, config, 2.0)
+    folder.refuse_changed(folder.read_notes())  # the score can also resume as it is
+    run.raise_cost(folder, config, 2.0)
+    assert (folder.path / "final_1" / "Ant" / "results.csv").is_file() and not (folder.path / "final").exists()
+    events.clear()
+    play(*ScoreFolder.open(folder.path))
+    assert [name for name, _ in events] == ["search of Ant", "last run of CartpoleSwingup", "last run of Ant"]
+    assert folder.read_notes().held_out != before.held_out
+
+
+@pytest.mark.parametrize("key, known", [("track", "reward, all"), ("budget", "one-shot, search, agent")])
+def test_an_unknown_name_in_the_folder_is_one_line(faked, key, known):
+    folder, _, _ = faked
+    folder.config.write_text(to_yaml({**read_yaml(folder.config), key: "Nope"}))
+    with pytest.raises(UserError, match=rf"config.yaml: {key} Nope is unknown; there are {known}; restore a copy"):
+        ScoreFolder.open(folder.path)
+    folder.notes.write_text('{"unseen": {"Nope": 3}}')
+    with pytest.raises(UserError, match=r"notes.json: unseen Nope is unknown; there are Ant, .*; restore a copy"):
+        folder.read_notes()
+
+
 def test_an_older_score_is_refused(faked):
     folder, _, _ = faked
     content = dict(read_yaml(folder.config))

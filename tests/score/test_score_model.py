@@ -125,7 +125,7 @@ def test_a_leaderboard_takes_a_score_and_no_changed_one(evolved, tmp_path, capsy
     run = "tasks.0.runs.0"
     changes = {
         f"{run}.fitness.0": 5.5, f"{run}.verdict": "better", f"{run}.gain": 0.5, f"{run}.source": "0" * 64,
-        "score.mean": 3.0, "better": 1.0, "tasks.0.references.human.1": 0.9, "changes": [],
+        "score.mean": 3.0, "better": 1.0, "tasks.0.references.human.1": 0.9, "changes": [], "track": "none",
     }  # fmt: skip
     try:
         for key, value in changes.items():
@@ -167,6 +167,18 @@ def test_an_edited_folder_is_refused_even_if_score_and_digests_are_made_anew(evo
     outcomes = [read_task(folder, config, task) for task in tasks_of(folder, config, notes)]
     folder.score.write_text(leaderboard.score_json(score_document(config, outcomes)))
     with pytest.raises(UserError, match=re.escape(refusal)):
+        leaderboard.add(folder.path, tmp_path / "site")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["points.csv", "episodes.csv"])
+def test_a_folder_without_a_table_is_refused_even_if_digests_are_made_anew(evolved, tmp_path, name):
+    folder = ScoreFolder(shutil.copytree(evolved[0].path, tmp_path / "score"))
+    (folder.path / "final" / "CartpoleSwingup" / name).unlink()
+    notes = folder.read_notes()
+    for part in list(notes.ended):
+        folder.note(notes, folder.path / part)
+    with pytest.raises(UserError, match=rf"does not agree with its folder.*final/CartpoleSwingup/{name} is missing"):
         leaderboard.add(folder.path, tmp_path / "site")
 
 

@@ -55,6 +55,20 @@ def test_episodes_begin_with_all_bodies_above_the_ground(tmp_path, base):
             outside.unmount(spec.name)
 
 
+def test_nothing_of_another_seed_or_another_hand_is_in_a_drawn_task(tmp_path):
+    draw_task(tmp_path, "Direction", 51)
+    (tmp_path / "UnseenDirection51_a.py").write_text("")
+    (tmp_path / "UnseenDirection5_a.py").write_text("")
+    task = draw_task(tmp_path, "Direction", 5)
+    assert [file.name for file in task.references] == ["UnseenDirection5_fitness.py"]
+    address = tmp_path / "UnseenCartpoleSwingup5"
+    (address / "__pycache__").mkdir(parents=True)
+    for name in ("__pycache__/task.cpython-311.pyc", "torch.py"):
+        (address / name).write_text("")
+    assert draw_task(tmp_path, "CartpoleSwingup", 5).address == str(address)
+    assert not {"__pycache__", "torch.py"} & {file.name for file in address.iterdir()}
+
+
 def test_unseen_tasks_train_as_those_that_they_are_made_of_and_a_direction_has_a_reference(drawn):
     sizes = {task.name[:-2]: dict(word.split("=") for word in task.overrides) for task in drawn}
     assert {size["num_envs_per_candidate"] for size in sizes.values()} == {"128", "256"} and len(sizes) == 4
