@@ -127,7 +127,9 @@ def test_a_restart_gives_the_registered_numbers_again():
     shared = task.blocks[0].rewards.terms[0].shared
     assert shared.variants and shared.of(0)["params"]["width"] > 1.0
     assert task.blocks[0]._weights[0] == (3.0, True)
+    kept = shared.of(0)["params"]
     task.set_state(first)
+    assert kept is shared.of(0)["params"]  # a curriculum may have kept it
     assert task.blocks[0]._weights[0] == (1.0, True)
     assert [shared.of(group)["params"]["width"] for group in range(2)] == [0.5, 0.5] and not shared.variants
     assert isinstance(task.blocks[0].has_new_settings(), bool)

@@ -190,11 +190,12 @@ class GroupCurricula:
         for group, env in enumerate(self.envs):
             own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
             for kind, k, shared in self._all_shared():
-                shared.own.pop(group, None)
-                if any(path.startswith(f"{kind}/{k}/") for path in own):
-                    for path, owner, key, x in list(numbers_of(dialect, shared.own_of(group), f"{kind}/{k}")):
+                if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
+                    fresh = shared.copy(group)
+                    for path, owner, key, x in list(numbers_of(dialect, fresh, f"{kind}/{k}")):
                         if path in own:
                             set_number(dialect, owner, key, number_of(own[path], x))
+                    copy_into(dialect, shared.own_of(group), fresh)
                 for values in shared.values.values():
                     values.pop(group, None)
                 start = f"{kind}/{k}/{_NUMBER}/"
@@ -237,6 +238,19 @@ def numbers_of(dialect: Dialect, config: Any, path: str) -> Iterator[tuple[str, 
             yield f"{path}/{key}", config, key, x
         elif isinstance(x, dict) or dialect.keys(x):
             yield from numbers_of(dialect, x, f"{path}/{key}")
+
+
+def copy_into(dialect: Dialect, config: Any, source: Any) -> None:
+    """Give a config, and what it holds, the values of another: a curriculum may have kept these objects."""
+    if isinstance(config, dict):
+        for key in [key for key in config if key not in source]:
+            del config[key]
+    for key in source if isinstance(source, dict) else dialect.keys(source):
+        old, new = (x.get(key) if isinstance(x, dict) else dialect.get(x, key) for x in (config, source))
+        if type(old) is type(new) and (isinstance(new, dict) or dialect.keys(new)):
+            copy_into(dialect, old, new)
+        elif new is not old:
+            set_number(dialect, config, key, new)
 
 
 def set_number(dialect: Dialect, owner: Any, key: Any, value: Any) -> None:
