@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -198,6 +197,4 @@ class GroupManager(ManagerView):
                 return value[rows] if value.dim() and len(value) == term.num_envs else value
             return env if value is vars(term).get("_env") else value
 
-        shared, group = self._shared[name], self._group
-        own = {key: values[group] for key, values in shared.values.items() if group in values}
-        return live_rows(term, rows, term.num_envs, other, own, functools.partial(shared.set_value, group))
+        return live_rows(term, rows, term.num_envs, other)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -62,22 +61,14 @@ def live_rows(
     rows: slice,
     num_envs: int,
     other: Callable[[Any], Any],
-    own: Mapping[str, Any] = MappingProxyType({}),
-    set_own: Callable[[str, Any], None] | None = None,
 ) -> Any:
     """Return an object of the same class that reads the present attributes of ``source``.
 
     Of tensors with a row per environment it has ``rows``, and writes into them; ``other`` replaces other values.
-
-    Args:
-        own: attributes in the place of those of ``source``.
-        set_own: takes names and values of attributes that are no such tensors; None: they cannot be set.
     """
     cls = type(source)
 
     def getter(self: Any, name: str) -> Any:
-        if name in own:
-            return own[name]
         if name.startswith("__") or (
             name not in vars(source) and hasattr(cls, name)
         ):  # the class's attributes are the view's
@@ -89,10 +80,7 @@ def live_rows(
         return value[rows] if per_env else other(value)
 
     def setter(self: Any, name: str, value: Any) -> None:
-        if set_own is None or isinstance(value, Tensor):
-            getattr(self, name)[:] = value
-        else:
-            set_own(name, value)
+        getattr(self, name)[:] = value
 
     return object.__new__(type(cls.__name__, (cls,), {"__getattribute__": getter, "__setattr__": setter}))
 

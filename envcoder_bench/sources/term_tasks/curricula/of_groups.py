@@ -23,8 +23,6 @@ from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
 from envcoder_bench.sources.term_tasks.terms import Term, frozen, key_of
 
-_NUMBER, _TENSOR = "number", "tensor"  # attributes of an environment, in checkpoints
-
 
 class GroupCurricula:
     """The curricula of a block's groups.
@@ -48,7 +46,6 @@ class GroupCurricula:
         cfg = dialect.with_terms(block.cfg, "curriculum", {name: terms[name] for name in self.names})
         for env in self.envs:
             env.curriculum_manager = dialect.curriculum_manager(cfg, env)
-        self._attributes = [set(vars(env)) for env in self.envs]
         self._failed: set[int] = set()  # groups that are stopped
 
     def _share(self, events: Mapping[str, Any]) -> None:
@@ -170,24 +167,17 @@ class GroupCurricula:
     # checkpoints
 
     def numbers(self) -> dict[str, Tensor]:
-        """Return the numbers of the groups' own configs, and what the curricula have set in their environments."""
+        """Return the numbers of the groups' own configs."""
         result = {}
         for group in range(len(self.envs)):
             for path, _, _, x in self._numbers_of(group):
                 result[f"{group}/{path}"] = as_tensor(x)
-            for kind, k, shared in self._all_shared():
-                for name, values in shared.values.items():
-                    if isinstance(values.get(group), (int, float)):
-                        result[f"{group}/{kind}/{k}/{_NUMBER}/{name}"] = as_tensor(values[group])
-            for name, x in self._set_attributes(group).items():
-                kind = _TENSOR if isinstance(x, Tensor) else _NUMBER
-                result[f"{group}/{kind}/{name}"] = as_tensor(x)
         return result
 
     def restore(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``numbers`` returned."""
         dialect = self._block.dialect
-        for group, env in enumerate(self.envs):
+        for group in range(len(self.envs)):
             own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
             for kind, k, shared in self._all_shared():
                 if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
@@ -196,24 +186,6 @@ class GroupCurricula:
                         if path in own:
                             set_number(dialect, owner, key, number_of(own[path], x))
                     copy_into(dialect, shared.own_of(group), fresh)
-                for values in shared.values.values():
-                    values.pop(group, None)
-                start = f"{kind}/{k}/{_NUMBER}/"
-                for path in (path for path in own if path.startswith(start)):
-                    shared.set_value(group, path.removeprefix(start), own[path].item())
-            for name in self._set_attributes(group):
-                delattr(env, name)
-            for path, x in own.items():
-                kind, _, name = path.partition("/")
-                if kind in (_TENSOR, _NUMBER):
-                    setattr(env, name, x.to(env.device, copy=True) if kind == _TENSOR else x.item())
-
-    def _set_attributes(self, group: int) -> dict[str, Any]:
-        """Return the tensors and numbers that curricula have set as attributes of a group's environments."""
-        values = vars(self.envs[group]).items()
-        return {
-            name: x for name, x in values if name not in self._attributes[group] and isinstance(x, (Tensor, int, float))
-        }
 
     def _numbers_of(self, group: int) -> Iterator[tuple[str, Any, Any, Any]]:
         for kind, k, shared in self._all_shared():

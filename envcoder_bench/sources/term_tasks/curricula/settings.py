@@ -30,11 +30,11 @@ class Variant:
     """A distinct setting of some groups.
 
     Attributes:
-        attributes: objects, names of their attributes, such as ``cfg``, and the values of these groups.
+        configs: objects, and the ``cfg`` that they have for these groups.
         groups, users: these groups, and their environments, ``(rows,)`` bool.
     """
 
-    attributes: list[tuple[Any, str, Any]]
+    configs: list[tuple[Any, Any]]
     groups: list[int]
     users: Tensor
 
@@ -50,8 +50,6 @@ class Shared(View):
         copy: returns a copy of the config for a group.
         key: returns what makes a config distinct.
         own: the copies, by group.
-        values: other attributes of the owner that curricula have set, by name and group.
-        base_values: these attributes before.
         reads_commands: whether the code reads the configs of commands as well.
         variants: the distinct settings of the groups; empty if all have the same one.
     """
@@ -62,8 +60,6 @@ class Shared(View):
     copy: Callable[[int], Any]
     key: Callable[[Any], Any] = frozen
     own: dict[int, Any] = field(default_factory=dict)
-    values: dict[str, dict[int, Any]] = field(default_factory=dict)
-    base_values: dict[str, Any] = field(default_factory=dict)
     reads_commands: bool = False
     variants: list[Variant] = field(default_factory=list)
     _base_key: Any = None
@@ -82,22 +78,8 @@ class Shared(View):
             self.own[group] = self.copy(group)
         return self.own[group]
 
-    def set_value(self, group: int, name: str, value: Any) -> None:
-        """Set another attribute of the owner than its config for a group."""
-        self.base_values.setdefault(name, getattr(self.owner, name, None))
-        self.values.setdefault(name, {})[group] = value
-
-    def attributes(self, group: int) -> list[tuple[Any, str, Any]]:
-        """Return the owner, the names of its attributes and the values of a group."""
-        values = ((name, self.values[name].get(group, base)) for name, base in self.base_values.items())
-        return [(self.owner, "cfg", self.of(group)), *((self.owner, name, value) for name, value in values)]
-
     def key_of(self, group: int) -> Any:
-        """Return what makes the attributes of a group distinct."""
-        values = [self.values[name].get(group, base) for name, base in self.base_values.items()]
-        return (self._key_of_config(group), frozen(values)) if values else self._key_of_config(group)
-
-    def _key_of_config(self, group: int) -> Any:
+        """Return what makes the config of a group distinct."""
         if group not in self.own:
             return self._base_key
         configs, known = [self.own[group]], self._keys.get(group)
@@ -145,14 +127,12 @@ class Settings(View):
 
     def has_own(self, group: int) -> bool:
         """Return whether a curriculum has set anything for a group."""
-        every = (*self.commands.values(), *self.others)
-        return any(group in values for shared in every for values in (shared.own, *shared.values.values()))
+        return any(group in shared.own for shared in (*self.commands.values(), *self.others))
 
     def drop(self, group: int) -> None:
         """Let a group have the settings of before its curriculum."""
         for shared in (*self.commands.values(), *self.others):
-            for values in (shared.own, *shared.values.values()):
-                values.pop(group, None)
+            shared.own.pop(group, None)
 
     def check(self, group: int) -> None:
         """Raise if a curriculum has set for a group what no group can have alone."""
@@ -165,20 +145,19 @@ class Settings(View):
 
     def _update(self, shared: Shared) -> bool:
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
-        if not any(source.own or source.values for source in sources) and id(shared) not in self._partitions:
+        if not any(source.own for source in sources) and id(shared) not in self._partitions:
             return False
         keys = [tuple(source.key_of(group) for source in sources) for group in shared.groups]
         before = self._partitions.get(id(shared))
         self._partitions[id(shared)] = keys
-        for owner, name, value in shared.attributes(shared.groups[0]):  # what no variant sets is of the first group
-            setattr(owner, name, value)
+        shared.owner.cfg = shared.of(shared.groups[0])  # where no variant sets it
         if keys == (before or [(shared._base_key, *(x._base_key for x in sources[1:]))] * len(keys)):
             return False
         first = {key: group for key, group in reversed(list(zip(keys, shared.groups)))}
         users = {key: [each == key for each in keys] for key in dict.fromkeys(keys)}
         shared.variants = [
             Variant(
-                [attribute for source in sources for attribute in source.attributes(first[key])],
+                [(source.owner, source.of(first[key])) for source in sources],
                 [group for group, used in zip(shared.groups, mask) if used],
                 torch.tensor(mask, device=self._device).repeat_interleave(self._size),
             )
@@ -213,7 +192,7 @@ class Settings(View):
         if not shared.variants:
             return call(None)
         before = {path: x.clone() if isinstance(x, Tensor) else x for path, x, _ in self._held(holder)}
-        attributes = [(owner, name, getattr(owner, name)) for owner, name, _ in shared.variants[0].attributes]
+        configs = [(owner, owner.cfg) for owner, _ in shared.variants[0].configs]
         results: Any = None
         kept: dict[str, Tensor] = {}
         try:
@@ -222,8 +201,8 @@ class Settings(View):
                 for path, x, owner in self._held(holder) if k else ():
                     if path in before:
                         _put(x, owner, before[path])
-                for owner, name, value in variant.attributes:
-                    setattr(owner, name, value)
+                for owner, cfg in variant.configs:
+                    owner.cfg = cfg
                 result = call(variant.users)
                 results = result if results is None else merged(variant.users, result, results)
                 for path, x, _ in self._held(holder):
@@ -235,8 +214,8 @@ class Settings(View):
                     _put(x, owner, before[path])
             raise
         finally:
-            for owner, name, value in attributes:
-                setattr(owner, name, value)
+            for owner, cfg in configs:
+                owner.cfg = cfg
         for path, x, owner in self._held(holder):
             if path in kept:
                 _put(x, owner, kept[path])
