@@ -25,7 +25,7 @@ from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshap
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.graphs.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
-from envcoder_bench.sources.term_tasks.patches import changes_terms, judges_groups
+from envcoder_bench.sources.term_tasks.patches import changes_terms, has_unknown_curricula, judges, judges_groups
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
 
@@ -58,6 +58,10 @@ class Named:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
         return getattr(self._func, name)
+
+
+# in checkpoints, attributes that a curriculum has set in the environments of a block
+_TENSOR, _NUMBER = "env/tensor/", "env/number/"
 
 
 class Unlogged(dict[str, Tensor]):
@@ -116,6 +120,7 @@ class Block:
         self._failed = False
         self.settings = Settings(self.dialect, size, self._device, _objects_of(self.env.scene))
         self.group_curricula: GroupCurricula | None = None
+        self.is_alone = has_unknown_curricula(self.dialect, self.cfg)
         # what a curriculum may change in configs
         self._may_have_new_settings, self._before, self._contents = True, None, None
         self._outdated = False  # whether graphs are, as a curriculum has set something for some groups
@@ -166,12 +171,14 @@ class Block:
         terms = dialect.terms(cfg, "curriculum")
         if judges_groups(dialect, cfg):
             rewards.sums = torch.zeros_like(self.reward_terms)
+        if judges_groups(dialect, cfg) and not self.is_alone:
             self.group_curricula = GroupCurricula(self, {name: named for name, _, named in events})
             terms = {name: term for name, term in terms.items() if name not in self.group_curricula.names}
         self._weights = [self._weight(term) for term in self.rewards.terms]
         manager = dialect.curriculum_manager(dialect.with_terms(cfg, "curriculum", terms), self.env)
         self._add("curriculum_manager", manager)
         self._add("metrics_manager", dialect.metrics_manager(cfg, self.env))
+        self._attributes = set(vars(self.env))
 
     def _add(self, name: str, manager: Any) -> None:
         """Give a manager to the block and to the terms that see its environments."""
@@ -296,8 +303,12 @@ class Block:
         """
         get, self._may_have_new_settings = self.dialect.get, True
         shared = dict(self.dialect.curriculum_terms(self.curriculum_manager))
-        for name in self.dialect.terms(self.cfg, "curriculum"):
-            if name in shared:
+        for name, term in self.dialect.terms(self.cfg, "curriculum").items():
+            if name in shared and self.is_alone and judges(self.dialect, term):
+                if groups:
+                    with self.drawing_in(f"curriculum/{name}", self.draws.step):
+                        get(shared[name], "func")(self.env, mask.nonzero().squeeze(1), **get(shared[name], "params"))
+            elif name in shared:
                 with self._masked(f"curriculum/{name}"):
                     get(shared[name], "func")(self.env, EnvIds.of(mask), **get(shared[name], "params"))
             elif self.group_curricula is not None and name in self.group_curricula.names:
@@ -308,7 +319,9 @@ class Block:
 
     def active_groups(self) -> list[int]:
         """Return the groups for which the curriculum may do something, if an episode begins."""
-        return [] if self.group_curricula is None else self.group_curricula.active(self.world.steps)
+        if self.group_curricula is None:
+            return [0] if self.is_alone else []
+        return self.group_curricula.active(self.world.steps)
 
     def _stop_curriculum(self, group: int, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
@@ -371,7 +384,10 @@ class Block:
             return self.group_curricula.numbers()
         if not self._has_curriculum:
             return {}
-        return {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
+        numbers = {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
+        for name, x in self._set_by_curriculum().items():
+            numbers[f"{_TENSOR if isinstance(x, Tensor) else _NUMBER}{name}"] = as_tensor(x)
+        return numbers
 
     def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
         """Restore what ``get_numbers`` returned."""
@@ -383,6 +399,18 @@ class Block:
         for path, owner, key, x in list(self._numbers_of_terms()):
             if path in numbers:
                 set_number(self.dialect, owner, key, number_of(numbers[path], x))
+        for name in self._set_by_curriculum():
+            delattr(self.env, name)
+        for path, x in numbers.items():
+            if path.startswith(_TENSOR):
+                setattr(self.env, path.removeprefix(_TENSOR), x.clone().to(self._device))
+            elif path.startswith(_NUMBER):
+                setattr(self.env, path.removeprefix(_NUMBER), x.item())
+
+    def _set_by_curriculum(self) -> dict[str, Any]:
+        """Return the tensors and numbers that a curriculum has set as attributes of the environments."""
+        kept = {name: x for name, x in vars(self.env).items() if name not in self._attributes}
+        return {name: x for name, x in kept.items() if isinstance(x, (Tensor, int, float))}
 
     def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
         """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
@@ -618,7 +646,8 @@ class Block:
                 fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
                 if not term.foreign and self._stop_where_raised(fault):
                     continue
-                if not (term.foreign or self._is_changed(term)):
+                own_curriculum = self.is_alone and self._is_patched(self.cfg, "curriculum")
+                if not (term.foreign or own_curriculum or self._is_changed(term)):
                     raise
                 self._fail(term, fault)
         return None

@@ -119,7 +119,8 @@ class Rewards(Terms):
             return
         world = self._block.world
         world.has_read_rewards = True
-        sets_terms = changes_terms(world.dialect, self._block.cfg) and not judges_groups(world.dialect, self._block.cfg)
+        cfg, dialect = self._block.cfg, world.dialect
+        sets_terms = changes_terms(dialect, cfg) and (self._block.is_alone or not judges_groups(dialect, cfg))
         if not (world.reads_rewards or sets_terms):
             message = "env.reward_manager is there for the task's own code and for curricula"
             raise UserError(f"{message}: a candidate's other terms cannot read it")

@@ -12,6 +12,7 @@ from typing import Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sources.term_tasks import SECTIONS
+from envcoder_bench.sources.term_tasks.curricula.plain import plain
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.faults import PatchError
 from envcoder_bench.sources.term_tasks.terms import frozen
@@ -48,8 +49,14 @@ def patched_one(dialect: Dialect, base: Any, patch: Patches, actor: str) -> Any:
     return cfg
 
 
-def world_key(dialect: Dialect, cfg: Any, reads_rewards: bool = False) -> Any:
-    """Return what groups of one block have in common; ``reads_rewards``: see ``TermFacts``."""
+def block_keys(dialect: Dialect, configs: Sequence[Any], reads_rewards: bool = False) -> list[Any]:
+    """Return the keys of groups, which are equal for groups of one block; ``reads_rewards``: see ``TermFacts``."""
+    alone = [k if has_unknown_curricula(dialect, cfg) else -1 for k, cfg in enumerate(configs)]
+    return [(k, _world_key(dialect, cfg, reads_rewards)) for k, cfg in zip(alone, configs)]
+
+
+def _world_key(dialect: Dialect, cfg: Any, reads_rewards: bool) -> Any:
+    """Return what groups of one block have in common."""
     sections = ["commands", "events", "curriculum"]
     if changes_terms(dialect, cfg) and not judges_groups(dialect, cfg):  # it sets weights of all groups of the block
         sections += ["rewards", "terminations"]
@@ -65,8 +72,19 @@ def changes_terms(dialect: Dialect, cfg: Any) -> bool:
 
 def judges_groups(dialect: Dialect, cfg: Any) -> bool:
     """Return whether a curriculum may read what the environments of a group did; it is then evaluated by group."""
-    of_the_step = (*dialect.commands_of_the_step, *dialect.terms_of_the_step)
-    return _has_other_curricula(dialect, cfg, (*dialect.of_one_environment, *of_the_step))
+    return any(judges(dialect, term) for term in dialect.terms(cfg, "curriculum").values())
+
+
+def judges(dialect: Dialect, term: Any) -> bool:
+    """Return whether a term of a curriculum may read what the environments of a group did."""
+    others = (*dialect.of_one_environment, *dialect.commands_of_the_step, *dialect.terms_of_the_step)
+    return getattr(dialect.get(term, "func"), "__name__", "") not in others
+
+
+def has_unknown_curricula(dialect: Dialect, cfg: Any) -> bool:
+    """Return whether a curriculum by what a group did may change more than numbers of configs: its group is a block."""
+    terms = [term for term in dialect.terms(cfg, "curriculum").values() if judges(dialect, term)]
+    return any(plain(dialect.get(term, "func")) is None for term in terms)
 
 
 def _has_other_curricula(dialect: Dialect, cfg: Any, names: Sequence[str]) -> bool:

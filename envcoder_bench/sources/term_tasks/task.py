@@ -19,7 +19,7 @@ from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.fitness import TRACKING, Fitness
 from envcoder_bench.sources.term_tasks.graphs.parts import Parts, cuda_capture
-from envcoder_bench.sources.term_tasks.patches import Patches, patched, world_key
+from envcoder_bench.sources.term_tasks.patches import Patches, block_keys, patched
 from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Task
 
@@ -137,10 +137,9 @@ class TermTask(Task):
         self.world.count(0)
         self.world.group_size = size
         self.world.place(groups.seeds, groups.lanes)
-        keys = [world_key(dialect, cfg, self.world.reads_rewards) for cfg in configs]
         self.blocks: list[Block] = []
         with self.quiet():
-            for first, last in runs(keys):
+            for first, last in runs(block_keys(dialect, configs, self.world.reads_rewards)):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 of_block, shared = range(first, last), (draws, self._note, self._buffers)

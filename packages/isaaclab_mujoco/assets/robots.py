@@ -20,14 +20,14 @@ def from_file(path: Path, name: str, cfg: Any) -> Asset:
 
     Raises:
         UserError: it cannot be read.
+        NotSupported: the config changes a USD file in a way that is not supported.
     """
     options = _options(cfg)
     fixed = getattr(getattr(cfg, "articulation_props", None), "fix_root_link", None)
     fixed = fixed if fixed is not None else getattr(cfg, "fix_base", None)
     try:
         if path.suffix in usd.ENDINGS:
-            with installed("pxr"):
-                robot = usd.read(path)
+            robot = _read(path, name, cfg)
             options.fix_base_link = bool(fixed) if fixed is not None else robot.fixed
             collide = getattr(getattr(cfg, "articulation_props", None), "enabled_self_collisions", None)
             spec, joints = usd.build(robot, options, collide)
@@ -81,6 +81,23 @@ def breadth_first(asset: Asset) -> tuple[list[int], list[int]]:
     joints = [int(model.joint(name).bodyid[0]) for name in asset.dof_names]
     dofs = [k for body in order for k, owner in enumerate(joints) if owner == body]
     return [body - 1 for body in order], dofs
+
+
+def _read(path: Path, name: str, cfg: Any) -> usd.Robot:
+    """Read a USD file with the config's mass or density."""
+    if any(x != 1.0 for x in getattr(cfg, "scale", None) or ()):
+        raise NotSupported(f"{name}: scale={cfg.scale} is not supported: give a file of that size, --asset NAME=FILE")
+    if getattr(cfg, "variants", None):
+        raise NotSupported(f"{name}: variants={cfg.variants} is not supported: give a file that selects them")
+    own = getattr(cfg, "mass_props", None)
+    mass, density = (getattr(own, key, None) or 0.0 for key in ("mass", "density"))
+    with installed("pxr"):
+        robot = usd.read(path, mass, density)
+    if (mass or density) and robot.root.joints:
+        raise NotSupported(
+            f"{name}: mass_props is supported for one rigid body; {path} has more: write their masses there"
+        )
+    return robot
 
 
 def _options(cfg: Any) -> AssetOptions:

@@ -60,8 +60,7 @@ class Physics:
         self.contacts = {(c.body, c.other): number for number, c in enumerate(lists)}
         self.actors, self.layout = (
             actors,
-            # contact sensors have lists of their own
-            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True, contact_forces=False),
+            build_layout(actors, [], _params(cfg, spawned), planes, terrains, (), lists, True),
         )
         n = self.num_envs
         poses = np.zeros((n, len(actors), 7))

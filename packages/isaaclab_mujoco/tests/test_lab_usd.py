@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from isaaclab_mujoco.assets import find, robots
-from isaaclab_mujoco.errors import AssetNotFound, UserError
+from isaaclab_mujoco.errors import AssetNotFound, NotSupported, UserError
 from mujoco_batches.assets import usd
 
 needs_usd = pytest.mark.skipif(usd.PathFinder.find_spec("pxr") is None, reason="usd-core is not installed")
@@ -115,6 +115,27 @@ def test_a_config_fixes_or_frees_the_root_of_a_usd_file(tmp_path):
     (tmp_path / "wrong.usda").write_text(CARTPOLE.replace("PhysicsRevoluteJoint", "PhysicsSphericalJoint"))
     with pytest.raises(UserError, match=r"^x\.usd: .*hinge: PhysicsSphericalJoint is not supported"):
         robots.from_file(tmp_path / "wrong.usda", "x.usd", cfg)
+
+
+@needs_usd
+def test_a_config_changes_the_mass_of_one_body_and_nothing_else_of_a_usd_file(tmp_path):
+    arm, ball = tmp_path / "rail.usda", tmp_path / "ball.usda"
+    arm.write_text(CARTPOLE)
+    ball.write_text(
+        '#usda 1.0\n(\n defaultPrim = "ball"\n metersPerUnit = 1\n)\n'
+        'def Sphere "ball" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsCollisionAPI"])\n{\n}\n'
+    )
+    for words, file, cfg in (
+        ("scale=", ball, {"scale": (2.0, 2.0, 2.0)}),
+        ("variants=", ball, {"variants": {"Gripper": "Robotiq_2F_85"}}),
+        ("mass_props is supported for one rigid body", arm, {"mass_props": SimpleNamespace(mass=7.0, density=None)}),
+    ):
+        with pytest.raises(NotSupported, match=rf"^x\.usd: {words}"):
+            robots.from_file(file, "x.usd", SimpleNamespace(**cfg))
+    for mass, density, expected in ((7.0, None, 7.0), (None, 300.0, 400 * torch.pi), (None, None, 4000 / 3 * torch.pi)):
+        own = SimpleNamespace(mass=mass, density=density)
+        cfg = SimpleNamespace(scale=(1.0, 1.0, 1.0), variants=None, mass_props=own)
+        assert robots.from_file(ball, "x.usd", cfg).model.body_mass[1] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_local_usd_answers_where_no_urdf_or_mjcf_has_its_name(tmp_path, monkeypatch):

@@ -23,8 +23,22 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from mujoco_batches.assets import urdf, urdf_spec
+from mujoco_batches.assets import urdf, urdf_spec, usd_prims
 from mujoco_batches.assets.urdf import AssetError, Inertial, Joint, Link, Shape
+from mujoco_batches.assets.usd_prims import (
+    approximation,
+    body_of,
+    collider_of,
+    collides,
+    filtered,
+    is_body,
+    number,
+    physx,
+    positive,
+    rotation,
+    value,
+    without_scale,
+)
 from mujoco_batches.scene.params import AssetOptions
 from mujoco_batches.scene.properties import DEFAULT_VELOCITY, MAX_FLOAT
 
@@ -86,8 +100,10 @@ def build(robot: Robot, options: AssetOptions, self_collisions: bool | None) -> 
     return spec, joints
 
 
-def read(path: Path) -> Robot:
+def read(path: Path, mass: float = 0.0, density: float = 0.0) -> Robot:
     """Read the robot below the default prim of a USD file; lengths are in m, masses in kg, angles in rad.
+
+    ``mass`` and ``density`` take the place of those that the file gives its bodies, unless they are 0.
 
     Raises:
         AssetError: ``usd-core`` is missing, the file or one that it refers to cannot be opened, or the robot has
@@ -95,16 +111,21 @@ def read(path: Path) -> Robot:
     """
     if why := obstacle(path):
         raise AssetError(f"{path}: {why}")
-    return _Reader(path).robot()
+    try:
+        return _Reader(path, mass, density).robot()
+    except AssetError:
+        raise
+    except ValueError as error:
+        raise AssetError(f"{path}: {' '.join(str(error).split())}") from error
 
 
 class _Reader:
     """Prims of one file, sorted into bodies, joints and shapes. Matrices are ``(4, 4)``, for columns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mass: float, density: float) -> None:
         from pxr import Tf, Usd, UsdGeom, UsdPhysics
 
-        self.path = path
+        self.path, self.mass, self.density = path, mass, density
         try:
             self.stage = Usd.Stage.Open(str(path))
         except Tf.ErrorException as error:
@@ -115,23 +136,33 @@ class _Reader:
         self.kilograms = UsdPhysics.GetStageKilogramsPerUnit(self.stage)
         self._cache = UsdGeom.XformCache()
         prims = list(Usd.PrimRange(self.top, Usd.TraverseInstanceProxies(Usd.PrimDefaultPredicate)))
-        self.bodies = [prim for prim in prims if _is_body(prim)]
+        self.bodies = [prim for prim in prims if is_body(prim)]
         self.joints = [prim for prim in prims if prim.GetTypeName() in _JOINTS]
-        self.shapes = [prim for prim in prims if prim.GetTypeName() in _GEOMETRY and _collides(prim)]
+        self.shapes = [prim for prim in prims if prim.GetTypeName() in _GEOMETRY and collides(prim)]
         self.articulated = [prim for prim in prims if "PhysicsArticulationRootAPI" in prim.GetAppliedSchemas()]
+        if told := usd_prims.ignored(prims, self.bodies, self.joints, self.shapes):
+            _log.warning("%s: these have no effect: %s", path, told)
 
     def robot(self) -> Robot:
         if not self.bodies:
             return self._prop()
+        static = [str(prim.GetPath()) for prim in self.shapes if body_of(prim) is None]
+        if static:
+            _log.warning("%s: shapes of no rigid body are left out: %s", self.path, ", ".join(static))
         edges, anchored = self._edges()
         root = self._root(anchored, edges)
-        fixed = root in anchored or bool(_value(root, "physics:kinematicEnabled", False))
+        fixed = root in anchored or bool(value(root, "physics:kinematicEnabled", False))
         links = {prim.GetPath(): Link(prim.GetName(), None, self._shapes_of(prim)) for prim in self._tree(root, edges)}
+        paths: dict[str, Any] = {}
+        for path, link in links.items():
+            if link.name in paths:
+                raise AssetError(f"{self.path}: {paths[link.name]} and {path} have the same name: rename one")
+            paths[link.name] = path
         left = [prim.GetName() for prim in self.bodies if prim.GetPath() not in links]
         if left:
             _log.warning("%s: no joint leads to %s: left out", self.path, ", ".join(left))
         self._weigh(links, links[root.GetPath()])
-        own = [_value(p, "physxArticulation:enabledSelfCollisions", None) for p in self.articulated]
+        own = [value(p, "physxArticulation:enabledSelfCollisions", None) for p in self.articulated]
         return Robot(links[root.GetPath()], fixed, next((x for x in own if x is not None), None), self._apart(links))
 
     def _top(self) -> Any:
@@ -167,12 +198,12 @@ class _Reader:
 
     def _rigid(self, prim: Any) -> np.ndarray:
         """Return the pose of a prim without its scale."""
-        return _without_scale(self._world(prim), f"{self.path}: {prim.GetPath()}")
+        return without_scale(self._world(prim), f"{self.path}: {prim.GetPath()}")
 
     def _joint_frame(self, joint: Any, side: int) -> tuple[Any, np.ndarray]:
         """Return the body on one side of a joint, None for the world, and the joint's frame in it."""
-        position = _value(joint, f"physics:localPos{side}", (0.0, 0.0, 0.0))
-        turn = _value(joint, f"physics:localRot{side}", None)
+        position = value(joint, f"physics:localPos{side}", (0.0, 0.0, 0.0))
+        turn = value(joint, f"physics:localRot{side}", None)
         targets = joint.GetRelationship(f"physics:body{side}").GetTargets()
         target = self.stage.GetPrimAtPath(targets[0]) if targets else self.stage.GetPseudoRoot()
         if not target:
@@ -180,9 +211,9 @@ class _Reader:
         world = self._world(target)
         frame = np.eye(4)
         frame[:3, 3] = (world @ np.append(np.array(position, dtype=float), 1.0))[:3]
-        frame[:3, :3] = _without_scale(world, str(target.GetPath()))[:3, :3] @ _rotation(turn)
+        frame[:3, :3] = without_scale(world, str(target.GetPath()))[:3, :3] @ rotation(turn)
         body = target
-        while body and not _is_body(body):
+        while body and not is_body(body):
             body = body.GetParent()
         return (body, np.linalg.inv(self._rigid(body)) @ frame) if body else (None, frame)
 
@@ -193,34 +224,43 @@ class _Reader:
         edges: dict[Any, list[tuple[Any, Any, bool]]] = {prim.GetPath(): [] for prim in self.bodies}
         anchored = []
         for joint in self.joints:
-            if not _value(joint, "physics:jointEnabled", True):
+            if not value(joint, "physics:jointEnabled", True):
                 continue
             where, kind = f"{self.path}: joint {joint.GetPath()}", joint.GetTypeName()
             (first, _), (second, _) = (self._joint_frame(joint, side) for side in (0, 1))
+            if first is None and second is None:
+                raise AssetError(f"{where}: neither body0 nor body1 is a rigid body; give it one, or remove it")
             if first is None or second is None:
-                if kind != "PhysicsFixedJoint" or first == second:
+                if kind != "PhysicsFixedJoint":
                     raise AssetError(f"{where}: to the world only fixed joints are supported, not {kind}")
                 anchored.append(second if first is None else first)
                 continue
             if kind not in _KINDS:
                 raise AssetError(f"{where}: {kind} is not supported; use {', '.join(_KINDS)}")
-            if _value(joint, "physics:excludeFromArticulation", False):
+            if value(joint, "physics:excludeFromArticulation", False):
                 raise AssetError(f"{where}: it is excluded from the articulation; closed loops are not supported")
             edges[first.GetPath()].append((joint, second, True))
             edges[second.GetPath()].append((joint, first, False))
-        return edges, anchored
+        return edges, list(dict.fromkeys(anchored))
 
     def _root(self, anchored: list[Any], edges: dict[Any, list[tuple[Any, Any, bool]]]) -> Any:
-        """Return the articulation's root, or the body that is fixed, or the one that is body1 of no joint."""
-        marked = [prim for prim in self.articulated if _is_body(prim)]
+        """Return the body that is fixed, or the articulation's root, or the one that is body1 of no joint."""
+        jointed = [prim for prim in self.bodies if edges[prim.GetPath()]] or self.bodies
         children = {other.GetPath() for rows in edges.values() for _, other, is_child in rows if is_child}
-        for candidates in (marked, anchored, [prim for prim in self.bodies if prim.GetPath() not in children]):
-            candidates = [prim for prim in candidates if edges[prim.GetPath()]] or candidates
-            if len(candidates) == 1:
-                return candidates[0]
-            if candidates:
-                names = ", ".join(prim.GetName() for prim in candidates)
+        fixed, marked = ([prim for prim in prims if prim in jointed] for prims in (anchored, self.articulated))
+        free = [prim for prim in jointed if prim.GetPath() not in children]
+        for candidates in (fixed, marked, free):
+            names = ", ".join(str(prim.GetPath()) for prim in candidates)
+            if len(candidates) > 1:
                 raise AssetError(f"{self.path}: one body must be the root; found {names}")
+            other = [str(prim.GetPath()) for prim in marked if prim not in candidates]
+            if candidates and other:
+                raise AssetError(
+                    f"{self.path}: {names} is joined to the world, and {', '.join(other)} has "
+                    "PhysicsArticulationRootAPI: remove it there, or the joint to the world"
+                )
+            if candidates:
+                return candidates[0]
         raise AssetError(f"{self.path}: each body is body1 of a joint; mark the root by PhysicsArticulationRootAPI")
 
     def _tree(self, root: Any, edges: dict[Any, list[tuple[Any, Any, bool]]]) -> Iterator[Any]:
@@ -243,19 +283,19 @@ class _Reader:
         kind = _KINDS[prim.GetTypeName()]
         frames = [self._joint_frame(prim, side)[1] for side in (0, 1)]
         parent, own = frames if forward else frames[::-1]
-        axis = own[:3, _AXES[str(_value(prim, "physics:axis", "X"))]]
+        axis = own[:3, _AXES[str(value(prim, "physics:axis", "X"))]]
         angular = kind == "revolute"
         drive = f"drive:{'angular' if angular else 'linear'}:physics"
         # degrees of the file, and units of length and mass
         unit = radians(1) if angular else self.meters
         torque = self.kilograms * (self.meters**2 if angular else self.meters)
-        lower, upper = (_number(prim, f"physics:{name}Limit", end) for name, end in (("lower", -inf), ("upper", inf)))
+        lower, upper = (number(prim, f"physics:{name}Limit", end) for name, end in (("lower", -inf), ("upper", inf)))
         limits = None if (lower, upper) == (-inf, inf) or lower > upper else (lower * unit, upper * unit)
-        if str(_value(prim, f"{drive}:type", "force")) == "acceleration":
+        if str(value(prim, f"{drive}:type", "force")) == "acceleration":
             _log.warning("%s: joint %s: its acceleration drive is taken as a force drive", self.path, prim.GetName())
         if any("Mimic" in api for api in prim.GetPrimTypeInfo().GetAppliedAPISchemas()):
             _log.warning("%s: joint %s: that it follows another joint has no effect", self.path, prim.GetName())
-        speed = _physx(prim, "maxJointVelocity", inf) * unit
+        speed = physx(prim, "maxJointVelocity", inf) * unit
         return Joint(
             name=prim.GetName(),
             kind="continuous" if angular and limits is None else kind,
@@ -263,14 +303,14 @@ class _Reader:
             frame=parent @ np.linalg.inv(own),
             axis=axis if forward else -axis,
             limits=None if limits is None else (max(limits[0], -MAX_FLOAT), min(limits[1], MAX_FLOAT)),
-            effort=min(_number(prim, f"{drive}:maxForce", inf) * torque, MAX_FLOAT),
+            effort=min(number(prim, f"{drive}:maxForce", inf) * torque, MAX_FLOAT),
             velocity=DEFAULT_VELOCITY if speed == inf else speed,
-            damping=_number(prim, f"{drive}:damping", 0.0) * torque / unit,
-            friction=_physx(prim, "jointFriction", 0.0),
+            damping=number(prim, f"{drive}:damping", 0.0) * torque / unit,
+            friction=physx(prim, "jointFriction", 0.0),
             keep=False,
             anchor=own[:3, 3].copy(),
-            stiffness=_number(prim, f"{drive}:stiffness", 0.0) * torque / unit,
-            armature=_physx(prim, "armature", 0.0) * self.kilograms * (self.meters**2 if angular else 1.0),
+            stiffness=number(prim, f"{drive}:stiffness", 0.0) * torque / unit,
+            armature=physx(prim, "armature", 0.0) * self.kilograms * (self.meters**2 if angular else 1.0),
         )
 
     # masses
@@ -289,10 +329,10 @@ class _Reader:
 
     def _inertial(self, prim: Any, shaped: Inertial | None) -> Inertial:
         """Return a body's mass, centre and inertia; ``shaped`` is that of its shapes, if it has any."""
-        mass = _number(prim, "physics:mass", 0.0) * self.kilograms
-        center = np.array(_value(prim, "physics:centerOfMass", (-inf,) * 3), dtype=float)
-        diagonal = np.array(_value(prim, "physics:diagonalInertia", (0.0,) * 3), dtype=float)
-        axes = _value(prim, "physics:principalAxes", None)
+        mass = self.mass or number(prim, "physics:mass", 0.0) * self.kilograms
+        center = np.array(value(prim, "physics:centerOfMass", (-inf,) * 3), dtype=float)
+        diagonal = np.array(value(prim, "physics:diagonalInertia", (0.0,) * 3), dtype=float)
+        axes = value(prim, "physics:principalAxes", None)
         com = np.zeros(3) if shaped is None else shaped.com
         if np.isfinite(center).all():
             scale = np.linalg.norm(self._world(prim)[:3, :3], axis=0)  # metersPerUnit included
@@ -300,7 +340,7 @@ class _Reader:
         if mass <= 0:
             mass = _NO_MASS if shaped is None else shaped.mass
         if (diagonal > 0).any():
-            turn = _rotation(axes)
+            turn = rotation(axes)
             moments = np.maximum(np.abs(diagonal) * self.kilograms * self.meters**2, urdf_spec.MIN_INERTIA)
             return Inertial(mass, com, turn @ np.diag(moments) @ turn.T)
         if shaped is None:
@@ -314,52 +354,61 @@ class _Reader:
 
     def _shapes_of(self, body: Any) -> list[Shape]:
         frame = np.linalg.inv(self._rigid(body))
-        density = _number(body, "physics:density", 0.0)
-        return [self._shape(prim, frame, density) for prim in self.shapes if _body_of(prim) == body]
+        density = self.density / self.kilograms * self.meters**3 or number(body, "physics:density", 0.0)
+        return [self._shape(prim, frame, density) for prim in self.shapes if body_of(prim) == body]
 
     def _shape(self, prim: Any, frame: np.ndarray, body_density: float) -> Shape:
         """Return a collision shape; ``frame`` is the inverse pose of its body."""
         placed, where = frame @ self._world(prim), f"{self.path}: {prim.GetPath()}"
-        collider = _collider(prim)
-        mass = _number(collider, "physics:mass", 0.0) * self.kilograms
-        density = _number(collider, "physics:density", 0.0) or body_density or self._material_density(prim)
+        collider = collider_of(prim)
+        mass = number(collider, "physics:mass", 0.0) * self.kilograms
+        density = number(collider, "physics:density", 0.0) or body_density or self._material_density(prim)
         weight = (mass or None, density * self.kilograms / self.meters**3 or None)
         kind = prim.GetTypeName()
         if kind == "Mesh":
-            return self._mesh(prim, collider, placed, weight)
+            return self._mesh(prim, placed, weight)
         scale = np.linalg.norm(placed[:3, :3], axis=0)
+        if not (scale > 0).all():
+            raise AssetError(f"{where}: its scale is 0 along an axis, or not a number")
         pose = np.eye(4)
         pose[:3, 3], pose[:3, :3] = placed[:3, 3], placed[:3, :3] / scale
         if abs(pose[:3, :3].T @ pose[:3, :3] - np.eye(3)).max() > 1e-3:
             raise AssetError(f"{where}: its scale is not along its own axes, which only meshes may have")
         pose[:3, 0] *= np.sign(np.linalg.det(pose[:3, :3]))  # a mirrored shape is equal to itself
         if kind == "Cube":
-            return Shape("box", list(0.5 * _number(prim, "size", 2.0) * scale), pose, None, None, *weight)
+            return Shape("box", list(0.5 * positive(prim, "size", 2.0) * scale), pose, None, None, *weight)
         if kind == "Sphere":
-            return Shape("sphere", [_number(prim, "radius", 1.0) * max(scale), 0.0, 0.0], pose, None, None, *weight)
-        if kind not in ("Capsule", "Cylinder"):
+            return Shape("sphere", [positive(prim, "radius", 1.0) * max(scale), 0.0, 0.0], pose, None, None, *weight)
+        form = kind.removesuffix("_1")  # OpenUSD's newer prims, with a radius at each end
+        if form not in ("Capsule", "Cylinder"):
             raise AssetError(f"{where}: {kind} does not collide here; use Cube, Sphere, Capsule, Cylinder or Mesh")
-        axis = _AXES[str(_value(prim, "axis", "Z"))]
-        default_radius, default_height = (0.5, 1.0) if kind == "Capsule" else (1.0, 2.0)
-        half = 0.5 * _number(prim, "height", default_height) * scale[axis]
-        radius = _number(prim, "radius", default_radius) * max(np.delete(scale, axis))
+        default_radius, default_height = (0.5, 1.0) if form == "Capsule" else (1.0, 2.0)
+        names = ("radius", "radius") if form == kind else ("radiusTop", "radiusBottom")
+        radius, bottom = (positive(prim, name, default_radius) for name in names)
+        if radius != bottom:
+            raise AssetError(f"{where}: radiusTop {radius:g} and radiusBottom {bottom:g} differ; use a Mesh")
+        axis = _AXES[str(value(prim, "axis", "Z"))]
+        half = 0.5 * positive(prim, "height", default_height) * scale[axis]
+        radius *= max(np.delete(scale, axis))
         pose[:3, :3] = pose[:3, :3] @ np.roll(np.eye(3), axis + 1, axis=1).T  # z becomes the shape's own axis
-        return Shape(kind.lower(), [radius, half, 0.0], pose, None, None, *weight)
+        return Shape(form.lower(), [radius, half, 0.0], pose, None, None, *weight)
 
-    def _mesh(self, prim: Any, collider: Any, placed: np.ndarray, weight: tuple[float | None, float | None]) -> Shape:
+    def _mesh(self, prim: Any, placed: np.ndarray, weight: tuple[float | None, float | None]) -> Shape:
         """Return the hull of a mesh, or the box or sphere about it, as its approximation says."""
-        points = np.array(_value(prim, "points", ()), dtype=float).reshape(-1, 3)
+        points = np.array(value(prim, "points", ()), dtype=float).reshape(-1, 3)
         where = f"{self.path}: {prim.GetPath()}"
         if len(points) < 3:
             raise AssetError(f"{where}: a collision mesh needs three points at least; it has {len(points)}")
-        form = str(_value(prim, "physics:approximation", None) or _value(collider, "physics:approximation", "none"))
+        if not np.isfinite(points).all():
+            raise AssetError(f"{where}: a coordinate of its points is not finite")
+        form = approximation(prim)
         if form == "sdf":
             raise AssetError(f"{where}: it collides by a signed distance field, which is not supported")
         label = Path(f"{self.path}{prim.GetPath()}")
         if form not in ("boundingCube", "boundingSphere"):
             return Shape("mesh", [1.0] * 3, np.eye(4), label, points @ placed[:3, :3].T + placed[:3, 3], *weight)
         low, high = points.min(axis=0), points.max(axis=0)
-        scale, pose = np.linalg.norm(placed[:3, :3], axis=0), _without_scale(placed, where)
+        scale, pose = np.linalg.norm(placed[:3, :3], axis=0), without_scale(placed, where)
         pose[:3, 3] = (placed @ np.append(0.5 * (low + high), 1.0))[:3]
         half = np.maximum(0.5 * (high - low) * scale, 1e-6)
         if form == "boundingCube":
@@ -374,7 +423,7 @@ class _Reader:
         for purpose in ("physics", UsdShade.Tokens.allPurpose):
             material = binding.ComputeBoundMaterial(purpose)[0]
             if material and "PhysicsMaterialAPI" in material.GetPrim().GetAppliedSchemas():
-                return _number(material.GetPrim(), "physics:density", 0.0)
+                return number(material.GetPrim(), "physics:density", 0.0)
         return 0.0
 
     # the rest
@@ -393,77 +442,9 @@ class _Reader:
         """Return the pairs of links that a filter of pairs keeps from colliding."""
         pairs = []
         for prim in [*self.bodies, *self.shapes]:
-            first = links.get(_body_of(prim).GetPath())
-            for target in prim.GetRelationship("physics:filteredPairs").GetTargets():
-                body = _body_of(self.stage.GetPrimAtPath(target))
-                second = links.get(body.GetPath()) if body else None
+            for target in filtered(prim):
+                bodies = (body_of(prim), body_of(self.stage.GetPrimAtPath(target)))
+                first, second = (links.get(body.GetPath()) if body else None for body in bodies)
                 if first is not None and second is not None and first is not second:
                     pairs.append(tuple(sorted((first.name, second.name))))
         return pairs
-
-
-def _is_body(prim: Any) -> bool:
-    return "PhysicsRigidBodyAPI" in prim.GetAppliedSchemas() and _value(prim, "physics:rigidBodyEnabled", True)
-
-
-def _body_of(prim: Any) -> Any:
-    """Return the body that a prim belongs to: itself or the nearest above; None if there is none."""
-    while prim and not _is_body(prim):
-        prim = prim.GetParent()
-    return prim or None
-
-
-def _collider(prim: Any) -> Any:
-    """Return the prim that makes a shape collide: itself or one above, up to its body; None if there is none."""
-    while prim:
-        if "PhysicsCollisionAPI" in prim.GetAppliedSchemas():
-            return prim
-        if _is_body(prim):
-            return None
-        prim = prim.GetParent()
-    return None
-
-
-def _collides(prim: Any) -> bool:
-    collider = _collider(prim)
-    return collider is not None and bool(_value(collider, "physics:collisionEnabled", True))
-
-
-def _value(prim: Any, name: str, default: Any) -> Any:
-    attribute = prim.GetAttribute(name)
-    value = attribute.Get() if attribute else None
-    return default if value is None else value
-
-
-def _number(prim: Any, name: str, default: float) -> float:
-    return float(_value(prim, name, default))
-
-
-def _physx(prim: Any, name: str, default: float) -> float:
-    """Return a property of a joint by NVIDIA's schema, which OpenUSD does not know: of the joint, or of its axis."""
-    for attribute in prim.GetAttributes():
-        parts = attribute.GetName().split(":")
-        if parts[0] in ("physxJoint", "physxJointAxis") and parts[-1] == name and attribute.Get() is not None:
-            return float(attribute.Get())
-    return default
-
-
-def _without_scale(frame: np.ndarray, where: str) -> np.ndarray:
-    """Return a pose with the rotation that is nearest to its axes."""
-    left, _, right = np.linalg.svd(frame[:3, :3])
-    turn = left @ right
-    if np.linalg.det(turn) < 0:
-        raise AssetError(f"{where}: it is mirrored, which a rigid body cannot be")
-    rigid = frame.copy()
-    rigid[:3, :3] = turn
-    return rigid
-
-
-def _rotation(quat: Any) -> np.ndarray:
-    """Return the matrix of a quaternion of USD; one of zeros, or None, is no rotation."""
-    turn, numbers = np.eye(3).ravel(), np.zeros(4)
-    if quat is not None:
-        numbers = np.array([quat.GetReal(), *quat.GetImaginary()], dtype=float)
-    if np.linalg.norm(numbers) > 1e-6:
-        mujoco.mju_quat2Mat(turn, numbers / np.linalg.norm(numbers))
-    return turn.reshape(3, 3)

@@ -49,7 +49,7 @@ class CpuEngine(Engine):
         self._damps_links = bool(layout.link_damping.any())
         self._loaded = True  # whether the batch's forces on bodies may not be zero
         self._lazy: dict[str, np.ndarray] = {}
-        self._contacts = np.zeros((self.num_envs, self.num_bodies if layout.contact_forces else 0, 3))
+        self._contacts = np.zeros((self.num_envs, self.num_bodies, 3))
         self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
         self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
         self._accelerations = np.zeros_like(self._sensors)

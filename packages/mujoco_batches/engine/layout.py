@@ -97,7 +97,6 @@ class Layout:
         pairs: contacts between actors and with the ground.
         contact_lists: the lists of contacts, whose values are the last of the sensors' data.
         joint_wrenches: whether MuJoCo computes the forces between bodies, for ``Engine.joint_wrenches``.
-        contact_forces: whether MuJoCo computes the net contact force of each body, for readers of ``contact_forces``.
     """
 
     model: mujoco.MjModel
@@ -114,7 +113,6 @@ class Layout:
     pairs: Pairs
     contact_lists: Sequence[ContactList] = ()
     joint_wrenches: bool = False
-    contact_forces: bool = True
     _structures: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
@@ -162,7 +160,6 @@ def build_layout(
     force_sensors: Sequence[ForceSensorPlace] = (),
     contact_lists: Sequence[ContactList] = (),
     joint_wrenches: bool = False,
-    contact_forces: bool = True,
 ) -> Layout:
     """Compile one environment.
 
@@ -192,7 +189,7 @@ def build_layout(
     # sensors and attractors, by the names of bodies
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.model_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
-    _add_sensors(spec, names, sensors, contact_forces)
+    _add_sensors(spec, names, sensors)
     if joint_wrenches:  # MuJoCo computes them for the sake of a sensor of accelerations
         spec.add_sensor(type=_SENSORS.mjSENS_FRAMELINACC, objtype=_BODY, objname=names[0])
     for wanted in contact_lists:
@@ -215,7 +212,6 @@ def build_layout(
     model.pair_friction[pairs.ids] = pairs.friction(np.arange(len(touching)), friction[:first_ground])
     layout = _describe(model, actors, sensors, params, pairs)
     layout.contact_lists, layout.joint_wrenches = tuple(contact_lists), joint_wrenches
-    layout.contact_forces = contact_forces
     return layout
 
 
@@ -239,10 +235,10 @@ def _asset_sensors(actors: list[Actor]) -> list[ForceSensorPlace]:
     return sensors
 
 
-def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace], contact_forces: bool) -> None:
+def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[ForceSensorPlace]) -> None:
     """Add MuJoCo's sensors: contact forces of all bodies, then for force sensors accelerations and contact wrenches."""
 
-    for name in bodies if contact_forces else []:
+    for name in bodies:
         add_contact_sensor(spec, name, ("FORCE",))
     for sensor in sensors:
         for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):

@@ -14,7 +14,7 @@ from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.draws import Draws
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.graphs.parts import Parts
-from envcoder_bench.sources.term_tasks.patches import patched, world_key
+from envcoder_bench.sources.term_tasks.patches import block_keys, patched
 from envcoder_bench.sources.term_tasks.views import ManagerView, View
 
 DT, WIDTHS = 0.1, {"actor": 8, "critic": 8}
@@ -260,6 +260,10 @@ class Env(View):
         self.num_envs, self.device, self.step_dt = rows.stop - rows.start, "cpu", DT
         self.scene = world.scene
 
+    @property
+    def common_step_counter(self):
+        return self.world.steps
+
     def place(self):
         return self.world.place[self.rows]
 
@@ -336,7 +340,7 @@ class LineTask:
         world, self.faults = self.world, {}
         configs = patched(world.dialect, world.cfg, patches, "policy")
         self.blocks, self.steps = [], 0
-        for first, last in runs([world_key(world.dialect, cfg) for cfg in configs]):
+        for first, last in runs(block_keys(world.dialect, configs)):
             rows = slice(first * self.size, last * self.size)
             draws, groups = Draws(self.seeds[rows], self.lanes[rows]), range(first, last)
             block = Block(world, groups, self.size, configs[first:last], draws, self._note, self.buffers)

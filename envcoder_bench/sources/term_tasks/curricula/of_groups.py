@@ -15,13 +15,13 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
-from envcoder_bench.sources.term_tasks.curricula.idle import Comparison, Watch, hold, host_state
+from envcoder_bench.sources.term_tasks.curricula.plain import plain
 from envcoder_bench.sources.term_tasks.curricula.settings import Shared
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.faults import FAULTS
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
-from envcoder_bench.sources.term_tasks.terms import Contents, Term, frozen, key_of
+from envcoder_bench.sources.term_tasks.terms import Term, frozen, key_of
 
 _NUMBER, _TENSOR = "number", "tensor"  # attributes of an environment, in checkpoints
 
@@ -42,7 +42,6 @@ class GroupCurricula:
         self._block, dialect = block, block.dialect
         terms = dialect.terms(block.cfg, "curriculum")
         self.names = [name for name, term in terms.items() if not dialect.is_of_one_environment(term)]
-        self._shapes = FixedShapes(block.size)
         self._events: dict[str, Shared] = {}
         self._share(events)
         self.envs = [self._env(group) for group in range(len(block.groups))]
@@ -50,9 +49,6 @@ class GroupCurricula:
         for env in self.envs:
             env.curriculum_manager = dialect.curriculum_manager(cfg, env)
         self._attributes = [set(vars(env)) for env in self.envs]
-        # of each group, the terms whose last call did nothing; and the configs that it has
-        self._idle: list[dict[str, list[Comparison]]] = [{} for _ in self.envs]
-        self._contents: dict[int, Contents] = {}
         self._failed: set[int] = set()  # groups that are stopped
 
     def _share(self, events: Mapping[str, Any]) -> None:
@@ -127,11 +123,14 @@ class GroupCurricula:
 
     def active(self, steps: int) -> list[int]:
         """Return the groups of which a term of the curriculum may do something at ``steps``."""
-        groups = (group for group, idle in enumerate(self._idle) if not self._all_idle(idle, steps))
-        return [group for group in groups if group not in self._failed]
+        groups = [group for group in range(len(self.envs)) if group not in self._failed]
+        return [group for group in groups if any(self._may_act(name, group, steps) for name in self.names)]
 
-    def _all_idle(self, idle: dict[str, list[Comparison]], steps: int) -> bool:
-        return all(name in idle and hold(idle[name], steps) for name in self.names)
+    def _may_act(self, name: str, group: int, steps: int) -> bool:
+        dialect, env = self._block.dialect, self.envs[group]
+        term = dialect.terms(self._block.cfg, "curriculum")[name]
+        known = plain(dialect.get(term, "func"))
+        return known is None or known.may_act(steps, env, dialect.get(term, "params"))
 
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
         """Evaluate a term for some groups, and yield the groups for which it raises, with the error.
@@ -141,36 +140,18 @@ class GroupCurricula:
         """
         for group in groups:
             try:
-                watch, changed = self._evaluated(name, mask, group)
+                self._evaluate(name, mask, group)
             except FAULTS as error:
                 self._failed.add(group)
                 yield group, error
-                continue
-            if changed or watch.acts:
-                self._idle[group].pop(name, None)  # the others, which may read it, are evaluated again as well
-            else:
-                self._idle[group][name] = watch.comparisons
 
-    def _evaluated(self, name: str, mask: Tensor, group: int) -> tuple[Watch, bool]:
-        """Evaluate a term for a group; return what it used, and whether it has changed anything on the host."""
-        block, get, self._shapes.name = self._block, self._block.dialect.get, f"curriculum/{name}"
-        env, rows, world = self.envs[group], block.rows_of(group), block.world
+    def _evaluate(self, name: str, mask: Tensor, group: int) -> None:
+        """Evaluate a term for a group, with the indices of the environments whose episodes begin."""
+        block, get = self._block, self._block.dialect.get
+        env, rows = self.envs[group], block.rows_of(group)
         term = dict(block.dialect.curriculum_terms(env.curriculum_manager))[name]
-        watch, before = Watch(world.steps), host_state(get(term, "func"), env)
-        world.steps = watch.steps
-        try:
-            with block.drawing_in(self._shapes.name, block.draws.step, rows), self._shapes, watch:
-                get(term, "func")(env, EnvIds.of(mask[rows]), **get(term, "params"))
-        finally:
-            world.steps = watch.steps.plain
-        every = [shared for _, _, shared in self._all_shared()]
-        own = [shared.own[group] for shared in every if group in shared.own]
-        own += [values[group] for shared in every for values in shared.values.values() if group in values]
-        contents = self._contents.get(group)
-        changed = contents is None or not contents.are_in(own)
-        if changed:
-            self._contents[group] = Contents(own)
-        return watch, changed or host_state(get(term, "func"), env) != before
+        with block.drawing_in(f"curriculum/{name}", block.draws.step, rows):
+            get(term, "func")(env, mask[rows].nonzero().squeeze(1), **get(term, "params"))
 
     def reset(self, mask: Tensor) -> None:
         """Reset terms that keep something, where ``mask`` ``(n,)`` is True."""
@@ -207,14 +188,14 @@ class GroupCurricula:
         """Restore what ``numbers`` returned."""
         dialect = self._block.dialect
         for group, env in enumerate(self.envs):
-            self._idle[group].clear()
             own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
             for kind, k, shared in self._all_shared():
-                shared.own.pop(group, None)
-                if any(path.startswith(f"{kind}/{k}/") for path in own):
-                    for path, owner, key, x in list(numbers_of(dialect, shared.own_of(group), f"{kind}/{k}")):
+                if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
+                    fresh = shared.copy(group)
+                    for path, owner, key, x in list(numbers_of(dialect, fresh, f"{kind}/{k}")):
                         if path in own:
                             set_number(dialect, owner, key, number_of(own[path], x))
+                    copy_into(dialect, shared.own_of(group), fresh)
                 for values in shared.values.values():
                     values.pop(group, None)
                 start = f"{kind}/{k}/{_NUMBER}/"
@@ -257,6 +238,19 @@ def numbers_of(dialect: Dialect, config: Any, path: str) -> Iterator[tuple[str, 
             yield f"{path}/{key}", config, key, x
         elif isinstance(x, dict) or dialect.keys(x):
             yield from numbers_of(dialect, x, f"{path}/{key}")
+
+
+def copy_into(dialect: Dialect, config: Any, source: Any) -> None:
+    """Give a config, and what it holds, the values of another: a curriculum may have kept these objects."""
+    if isinstance(config, dict):
+        for key in [key for key in config if key not in source]:
+            del config[key]
+    for key in source if isinstance(source, dict) else dialect.keys(source):
+        old, new = (x.get(key) if isinstance(x, dict) else dialect.get(x, key) for x in (config, source))
+        if type(old) is type(new) and (isinstance(new, dict) or dialect.keys(new)):
+            copy_into(dialect, old, new)
+        elif new is not old:
+            set_number(dialect, config, key, new)
 
 
 def set_number(dialect: Dialect, owner: Any, key: Any, value: Any) -> None:

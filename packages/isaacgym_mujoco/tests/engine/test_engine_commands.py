@@ -1,10 +1,14 @@
 """What the engines have beside Isaac Gym's interface: forces on joints beside drives, and poses of written states."""
 
+import numpy as np
 import pytest
 import torch
-from isaacgym_scene import SLIDER, Scene, load, on_all, pose
+from isaacgym_scene import SLIDER, Scene, link, load, on_all, pose, robot
 
 from isaacgym_mujoco.api import gymapi
+from mujoco_batches.engine.cpu import CpuEngine
+from mujoco_batches.engine.layout import Actor, build_layout
+from mujoco_batches.scene.params import SimParams
 
 WEAK = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 0.0, "damping": 0.0, "effort": 1.0}
 
@@ -27,3 +31,20 @@ def test_bodies_follow_a_write_after_a_refresh(tmp_path, engine):
     after = simulation.tensor("bodies").view(2, 2, 13)[:, 1]
     assert torch.allclose(before.cpu(), torch.tensor([1.0, 1.0]))
     assert after[:, 0].tolist() == pytest.approx([1.5, 0.5]) and after[:, 7].tolist() == pytest.approx([2.0, 0.0])
+
+
+def test_body_accelerations_are_those_of_the_last_substep(tmp_path):
+    """A body in free motion without gravity changes by its damping alone: v -> (1 - d h) v in each substep."""
+    asset = load(tmp_path, robot(link("base", 2)), linear_damping=0.5)
+    body = Actor(asset, "body", pose(), 0, 0, asset.dof_properties, asset.shapes, asset.tendons)
+    params = SimParams()
+    params.dt, params.substeps, params.gravity = 0.2, 2, gymapi.Vec3(0, 0, 0)
+    engine = CpuEngine(
+        build_layout([body], [], params, [], joint_wrenches=True), np.array([[[0.0] * 3 + [1, 0, 0, 0]]])
+    )
+    roots = engine.tensor("roots")
+    roots[:, 7] = 1.0
+    engine.write_roots(None, roots)
+    engine.step()
+    assert engine.tensor("roots")[0, 7] == pytest.approx(0.95**2)
+    assert engine.accelerations()[0, 0, 0] == pytest.approx(-0.5 * 0.95, rel=1e-4)

@@ -313,6 +313,75 @@ def test_a_root_is_fixed_by_a_joint_to_the_world(tmp_path):
     assert prop.fixed and prop.root.name == "robot" and len(prop.root.shapes) == 1
 
 
+def test_a_body_may_be_joined_to_the_world_twice(tmp_path):
+    held = robot(body("base"), joint("Fixed", "first", "", "base"), joint("Fixed", "second", "base", ""))
+    (tmp_path / "robot.usda").write_text(HEAD.format(meters=1) + held)
+    assert usd.read(tmp_path / "robot.usda").fixed
+
+
+def test_what_has_no_effect_is_named_in_one_line(tmp_path, caplog):
+    parts = prim(
+        "PhysicsCollisionGroup", "group", "rel collection:colliders:includes = </robot/base>", "CollectionAPI:colliders"
+    )
+    parts += prim("Scope", "pair", "rel physics:filteredPairs = </robot/base>", "PhysicsFilteredPairsAPI")
+    parts += prim("Material", "rubber", "float physics:staticFriction = 2", "PhysicsMaterialAPI")
+    parts += prim("Scope", "rope", "", "PhysxTendonAxisRootAPI:rope")
+    box = "(0, 0, 0), (2, 0, 0), (0, 4, 0), (0, 0, 6), (2, 4, 6)"
+    text = mesh(box, 'uniform token physics:approximation = "convexDecomposition"')
+    text = text.replace("uniform token physics:axis", "bool physics:collisionEnabled = 1\nuniform token physics:axis")
+    assert read(tmp_path, text[:-2] + parts + "}\n").body_names == ["base", "link"]
+    (line,) = caplog.messages
+    for word in ("group", "pair", "rubber", "rope", "hinge", "link/shape"):
+        assert line.count(f"(/robot/{word})") == 1
+    caplog.clear()
+    read(tmp_path, ARM)
+    assert not caplog.messages
+
+
+def test_shapes_of_no_body_are_left_out_beside_a_robot(tmp_path, caplog):
+    floor = shape("Cube", "floor", "rel physics:filteredPairs = </robot/base>", "PhysicsFilteredPairsAPI")
+    asset = read(tmp_path, ARM[:-2] + prim("Xform", "ground", floor + shape("Plane", "sea")) + "}\n")
+    assert asset.model.ngeom == 2
+    assert [line.split(": ", 1)[1] for line in caplog.messages] == [
+        "shapes of no rigid body are left out: /robot/ground/floor, /robot/ground/sea"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["Capsule", "Cylinder"])
+def test_a_shape_with_two_equal_radii_is_one_with_a_radius(tmp_path, kind):
+    seen = []
+    for name, content in (
+        (kind, "double radius = 0.2"),
+        (f"{kind}_1", "double radiusTop = 0.2\ndouble radiusBottom = 0.2"),
+    ):
+        for size in (content + "\ndouble height = 3", ""):
+            model = read(tmp_path, robot(body("base", shape(name, "shape", size)))).model
+            seen.append((model.geom_type.tolist(), model.geom_size.tolist(), model.body_mass.tolist()))
+    assert seen[:2] == seen[2:] and seen[0] != seen[1]
+
+
+def test_a_mass_or_density_is_that_of_the_caller(tmp_path):
+    """A file's mass comes before the caller's density, as UsdPhysics has it."""
+    path = tmp_path / "robot.usda"
+    for own, mass, density, expected in (("", 7, 0, 7), ("5", 7, 0, 7), ("", 0, 500, 4000), ("5", 0, 500, 5)):
+        given = f"float physics:mass = {own}\n" if own else ""
+        path.write_text(HEAD.format(meters=1) + robot(body("base", given + shape("Cube"), "PhysicsMassAPI")))
+        inertial = usd.read(path, mass, density).root.inertial
+        assert inertial.mass == pytest.approx(expected)
+        np.testing.assert_allclose(inertial.inertia, expected * 8 / 12 * np.eye(3), rtol=1e-6, atol=1e-6)
+    path.write_text(
+        HEAD.format(meters=0.01).replace("upAxis", "kilogramsPerUnit = 2\n upAxis") + robot(body("base", shape("Cube")))
+    )
+    assert usd.read(path, 0, 500).root.inertial.mass == pytest.approx(500 * 0.02**3)
+
+
+def mesh(points, content=""):
+    """Return the arm with a mesh as its link's shape."""
+    faces = "int[] faceVertexCounts = [3]\nint[] faceVertexIndices = [0, 1, 2]"
+    own = f"point3f[] points = [{points}]\n{faces}\n{content}"
+    return ARM.replace("def Sphere", "def Mesh").replace("double radius = 1", own)
+
+
 WRONG = {
     "PhysicsSphericalJoint is not supported": ARM.replace("PhysicsRevoluteJoint", "PhysicsSphericalJoint"),
     "closes a loop": ARM[:-2] + joint("Revolute", "again", "base", "link") + "}\n",
@@ -325,12 +394,38 @@ WRONG = {
     "hinge: to the world only fixed": ARM.replace(
         "double size = 2\n}", "double size = 2\n}\nbool physics:rigidBodyEnabled = 0"
     ),
-    "one body must be the root; found base, link": ARM.replace("PhysicsRevoluteJoint", "Scope"),
+    "one body must be the root; found /robot/base, /robot/link": ARM.replace("PhysicsRevoluteJoint", "Scope"),
     "no prim with PhysicsRigidBodyAPI": 'def Xform "robot"\n{\n}\n',
     "signed distance field": ARM.replace("def Sphere", "def Mesh").replace(
         "double radius = 1",
         'point3f[] points = [(0,0,0), (1,0,0), (0,1,0)]\nuniform token physics:approximation = "sdf"',
     ),
+    r"/robot/left/tip and /robot/right/tip have the same name": ARM[:-2]
+    + "".join(
+        prim("Xform", side, body("tip")) + joint("Fixed", f"to_{side}", "base", f"{side}/tip")
+        for side in ("left", "right")
+    )
+    + "}\n",
+    "neither body0 nor body1 is a rigid body": ARM[:-2] + joint("Fixed", "nothing", "", "") + "}\n",
+    "/robot/hinge: physics:lowerLimit is not a number": ARM.replace(
+        'uniform token physics:axis = "Z"', "float physics:lowerLimit = nan"
+    ),
+    "usda: /robot/link/shape: radius must be positive, not 0": ARM.replace("radius = 1", "radius = 0"),
+    "/robot/link/shape: its scale is 0": ARM.replace(
+        "double radius = 1", 'double3 xformOp:scale = (0, 1, 1)\nuniform token[] xformOpOrder = ["xformOp:scale"]'
+    ),
+    "/robot/link/shape: radiusTop 1 and radiusBottom 0.5 differ": ARM.replace("def Sphere", "def Capsule_1").replace(
+        "double radius = 1", "double radiusTop = 1"
+    ),
+    "/robot/link/shape: a coordinate of its points is not finite": mesh("(0, 0, 0), (nan, 0, 0), (1, 1, 0)"),
+    "usda: .*volume is too small": mesh("(0, 0, 0), (1e-6, 0, 0), (0, 1e-6, 0), (0, 0, 1e-6)"),
+    "usda: .*collinear": mesh("(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)"),
+    "/robot/base is joined to the world, and /robot/link has PhysicsArticulationRootAPI": ARM.replace(
+        'def Xform "link" (prepend apiSchemas = ["PhysicsRigidBodyAPI"',
+        'def Xform "link" (prepend apiSchemas = ["PhysicsArticulationRootAPI", "PhysicsRigidBodyAPI"',
+    )[:-2]
+    + joint("Fixed", "root_joint", "", "base")
+    + "}\n",
     r"refers to what is not there.*@?omniverse.*hand\.usd of /robot/hand": ARM[:-2]
     + 'def Xform "hand" (references = @omniverse://server/hand.usd@)\n{\n}\n}\n',
 }
