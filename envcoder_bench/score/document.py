@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from envcoder_bench import __version__
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import file_digest
 from envcoder_bench.core.words import counted
 from envcoder_bench.results.logs import read_points
@@ -255,7 +255,9 @@ def _steps_to(run: OpenedRun, name: str, untrained: float) -> float:
     """Return the env-steps at which the mean of all seeds first has REACHED of its gain over the untrained policy."""
     file = run.folder.points
     by_steps: dict[int, dict[int, float]] = {}
-    for point in read_points(file) if file.is_file() else ():
+    with user_input(file):
+        points = read_points(file) if file.is_file() else []
+    for point in points:
         if point.candidate == name:
             by_steps.setdefault(point.env_steps, {})[point.seed] = point.fitness
     # a seed that was lost would change the mean

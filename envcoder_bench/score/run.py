@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from envcoder_bench.core.errors import MachineError, Stopped, UserError, recorded_input
+from envcoder_bench.core.errors import MachineError, Stopped, UserError, recorded_input, user_input
 from envcoder_bench.core.files import locked, read_json, write_atomic
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.core.yaml_files import to_yaml
@@ -282,7 +282,8 @@ def read_search(folder: ScoreFolder, config: ScoreConfig, task: ScoredTask, numb
 
 
 def _seconds(folder: RunFolder) -> float:
-    return float(read_json(folder.summary).get("wall_time", 0.0)) if folder.complete else 0.0
+    with user_input(folder.summary):
+        return float(read_json(folder.summary).get("wall_time", 0.0)) if folder.complete else 0.0
 
 
 def _rounds(search: SearchFolder) -> list[Round]:

@@ -183,6 +183,21 @@ def test_a_folder_without_a_table_is_refused_even_if_digests_are_made_anew(evolv
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["final/CartpoleSwingup/points.csv", "searches/CartpoleSwingup/0/rounds/1/run/summary.json"]
+)
+@pytest.mark.parametrize("content", [b"", b"\xff{x", b"[]"])
+def test_a_folder_with_a_damaged_file_is_one_line_that_names_it(evolved, tmp_path, name, content):
+    folder = ScoreFolder(shutil.copytree(evolved[0].path, tmp_path / "score"))
+    (folder.path / name).write_bytes(content)
+    notes = folder.read_notes()
+    for part in list(notes.ended):
+        folder.note(notes, folder.path / part)
+    with pytest.raises(UserError, match=re.escape(name)):
+        leaderboard.add(folder.path, tmp_path / "site")
+
+
+@pytest.mark.slow
 def test_a_finished_score_prints_its_document(evolved, monkeypatch, capsys):
     folder, score = evolved
     monkeypatch.setattr("sys.argv", ["envcoder-bench", "score-model", "--resume", str(folder.path), "--json"])
