@@ -34,6 +34,7 @@ def by_an_argument(env, env_ids, every=2 * 3):
 def at_any_step(env, env_ids):
     if torch.mean(env.reward_manager._episode_sums["near"][env_ids]) > 0.01:
         env.reward_manager.get_term_cfg("near")["weight"] *= 1.1
+    return {"weight": env.reward_manager.get_term_cfg("near")["weight"]}
 
 
 def from_the_left(env, env_ids):

@@ -176,6 +176,7 @@ class _Reader:
                 | ast.IfExp()
                 | ast.Tuple()
                 | ast.List()
+                | ast.Dict()
                 | ast.Slice()
                 | ast.JoinedStr()
                 | ast.FormattedValue()
