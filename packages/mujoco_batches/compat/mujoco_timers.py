@@ -5,8 +5,6 @@ batches nobody reads them, and a step of a cart-pole took 12 % longer. It waits 
 """
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -16,22 +14,13 @@ from mujoco_batches.compat import warn_once
 
 
 @cache
-def _clock() -> ctypes.c_void_p:
-    """Return MuJoCo's pointer to the function, or one that nothing reads."""
+def stop_timers() -> None:
+    """Let MuJoCo take no times of the stages of a step in this process from now on.
+
+    The pointer is the process's, so that a block of one thread would change it for all.
+    """
     try:
         library = next(Path(mujoco.__file__).parent.glob("libmujoco*"))
-        return ctypes.c_void_p.in_dll(ctypes.CDLL(str(library)), "mjcb_time")
+        ctypes.c_void_p.in_dll(ctypes.CDLL(str(library)), "mjcb_time").value = None
     except (StopIteration, OSError, ValueError) as error:
         warn_once("mjcb_time of MuJoCo", str(error), "steps on the CPU read the clock, which takes time")
-        return ctypes.c_void_p()
-
-
-@contextmanager
-def without_timers() -> Iterator[None]:
-    """Let MuJoCo take no times of the stages of a step in the block."""
-    clock = _clock()
-    before, clock.value = clock.value, None
-    try:
-        yield
-    finally:
-        clock.value = before

@@ -12,7 +12,7 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 
 from mujoco_batches.compat import mujoco_height_fields
-from mujoco_batches.compat.mujoco_timers import without_timers
+from mujoco_batches.compat.mujoco_timers import stop_timers
 from mujoco_batches.process import usable_cpus
 
 MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
@@ -35,6 +35,7 @@ def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = N
         model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     if model.nhfield:
         mujoco_height_fields.install()
+    stop_timers()
     batch = Batch(model, num_envs, num_threads or usable_cpus())
     batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
     return batch
@@ -43,8 +44,7 @@ def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = N
 def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
     """Advance all simulations by ``nstep`` physics steps; return the ids of those that failed."""
     try:
-        with without_timers():
-            batch.step(nstep=nstep)
+        batch.step(nstep=nstep)
     except SimulationError as error:  # the others ran to completion
         return np.asarray(error.ids, dtype=np.int64)
     return np.zeros(0, dtype=np.int64)
