@@ -87,6 +87,10 @@ def writes_in_place(env, env_ids):
     env.reward_manager._episode_sums["near"].zero_()
 
 
+def hides_torch(env, env_ids, torch):
+    env.reward_manager.get_term_cfg("near")["weight"] = torch.stack(env_ids)
+
+
 def saves(env, env_ids):
     torch.save(env.place(), "place.pt")
 
@@ -131,7 +135,15 @@ def test_the_period_is_that_of_the_parameters():
     "function",
     [
         *(sets_the_environment, counts_in_a_dict, draws, sets_a_function, sets_a_command, is_two_things, loops),
-        *(writes_in_place, saves, Counts(), functools.partial(by_an_argument, every=3), len, lambda env, env_ids: None),
+        *(
+            writes_in_place,
+            hides_torch,
+            saves,
+            Counts(),
+            functools.partial(by_an_argument, every=3),
+            len,
+            lambda env, env_ids: None,
+        ),
     ],
 )
 def test_a_function_that_may_do_anything_else_is_not_plain(function):

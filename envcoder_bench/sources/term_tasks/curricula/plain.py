@@ -191,11 +191,13 @@ class _Reader:
         for value in (*node.args, *(keyword.value for keyword in node.keywords)):
             self._kind(value)
         match node.func:
-            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if self._global("torch") == _VALUE:
+            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if "torch" not in self._kinds and self._global(
+                "torch"
+            ):
                 if name not in _OF_TORCH or any(keyword.arg in (None, "out") for keyword in node.keywords):
                     raise _Unknown
                 return _VALUE
-            case ast.Attribute(value=ast.Name(id="math")) if self._global("math") == _VALUE:
+            case ast.Attribute(value=ast.Name(id="math")) if "math" not in self._kinds and self._global("math"):
                 return _VALUE
             case ast.Attribute(value=value, attr=name) if name in _READING:
                 self._kind(value)
