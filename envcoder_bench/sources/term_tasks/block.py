@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks import SECTIONS
-from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
-from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula, numbers_of, set_number
+from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula
 from envcoder_bench.sources.term_tasks.curricula.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
@@ -58,10 +57,6 @@ class Named:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
         return getattr(self._func, name)
-
-
-# in checkpoints, attributes that a curriculum has set in the environments of a block
-_TENSOR, _NUMBER = "env/tensor/", "env/number/"
 
 
 class Unlogged(dict[str, Tensor]):
@@ -388,47 +383,39 @@ class Block:
         before, self._before, self._contents = self._before, frozen(configs), Contents(configs)
         return self._before != before
 
-    def get_numbers(self) -> dict[str, Tensor]:
-        """Return the numbers of configs that a curriculum may have set."""
-        if self.group_curricula is not None:
-            return self.group_curricula.numbers()
-        if not self._has_curriculum:
-            return {}
-        numbers = {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
-        for name, x in self._set_by_curriculum().items():
-            numbers[f"{_TENSOR if isinstance(x, Tensor) else _NUMBER}{name}"] = as_tensor(x)
-        return numbers
+    def set_by_curricula(self) -> tuple[list[str], list[list[int]]]:
+        """Return the attributes of the environments that curricula, or other terms, have set, and which copies of
+        configs groups have."""
+        names = [name for name in vars(self.env) if name not in self._attributes]
+        return names, [] if self.group_curricula is None else self.group_curricula.groups_with_own()
 
-    def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
-        """Restore what ``get_numbers`` returned."""
+    def kept_by_curricula(self, names: Sequence[str], groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Return what curricula keep and set, for checkpoints; see ``set_by_curricula``."""
+        get, curricula = self.dialect.get, self.group_curricula
+        managers = [self.curriculum_manager]
+        if curricula is None:
+            configs = [term.cfg for _, term in self._commands()]
+            configs += [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
+        else:
+            configs = curricula.own(groups)
+            managers += [env.curriculum_manager for env in curricula.envs]
+        terms = [get(term, "func") for manager in managers for _, term in self.dialect.curriculum_terms(manager)]
+        attributes = {name: vars(self.env)[name] for name in names if name in vars(self.env)}
+        return {"terms": terms, "configs": configs, "attributes": attributes}
+
+    def reset_settings(self, names: Sequence[str], groups: Sequence[Sequence[int]]) -> None:
+        """Let nothing be set that a checkpoint has not."""
+        for name in {*vars(self.env)} - {*self._attributes, *names}:
+            delattr(self.env, name)
+        if self.group_curricula is not None:
+            self.group_curricula.reset_settings(groups)
+
+    def restored(self, kept: Mapping[str, Any]) -> None:
+        """Go on with what a checkpoint has given ``kept_by_curricula``."""
+        vars(self.env).update(kept["attributes"])
         self._may_have_new_settings = True
         if self.group_curricula is not None:
-            self.group_curricula.restore(numbers)
             self._update_settings(dropped=True)
-            return
-        for path, owner, key, x in list(self._numbers_of_terms()):
-            if path in numbers:
-                set_number(self.dialect, owner, key, number_of(numbers[path], x))
-        for name in self._set_by_curriculum():
-            delattr(self.env, name)
-        for path, x in numbers.items():
-            if path.startswith(_TENSOR):
-                setattr(self.env, path.removeprefix(_TENSOR), x.clone().to(self._device))
-            elif path.startswith(_NUMBER):
-                setattr(self.env, path.removeprefix(_NUMBER), x.item())
-
-    def _set_by_curriculum(self) -> dict[str, Any]:
-        """Return the tensors and numbers that a curriculum has set as attributes of the environments."""
-        kept = {name: x for name, x in vars(self.env).items() if name not in self._attributes}
-        return {name: x for name, x in kept.items() if isinstance(x, (Tensor, int, float))}
-
-    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
-        """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
-        configs = [(f"commands/{name}", term.cfg) for name, term in self._commands()]
-        for table in (self.rewards, self.ends):
-            configs += [(f"{table.section}/{k}", term.cfg) for k, term in enumerate(table.terms)]
-        for path, config in configs:
-            yield from numbers_of(self.dialect, config, path)
 
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""

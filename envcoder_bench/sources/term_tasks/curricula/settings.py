@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.sources.term_tasks.checkpoint import assign, held_by
+from envcoder_bench.sources.term_tasks.checkpoint import held_by, put
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.terms import Contents, frozen
@@ -132,6 +132,10 @@ class Settings(View):
         term.__class__ = type(cls.__name__, (cls,), {"cfg": property(read, write), "__module__": cls.__module__})
         self.commands[name] = shared
 
+    def all(self) -> list[Shared]:
+        """Return all code that groups share."""
+        return [*self.commands.values(), *self.others]
+
     def _note_read(self) -> None:
         if self._reading is not None and not self._reading.reads_commands:
             self._reading.reads_commands = True
@@ -140,17 +144,17 @@ class Settings(View):
 
     def drop(self, group: int) -> None:
         """Let a group have the settings of before its curriculum."""
-        for shared in (*self.commands.values(), *self.others):
+        for shared in self.all():
             shared.own.pop(group, None)
 
     def check(self, group: int) -> None:
         """Raise if a curriculum has set for a group what no group can have alone."""
-        for shared in (*self.commands.values(), *self.others):
+        for shared in self.all():
             shared.key_of(group)
 
     def update(self) -> bool:
         """Find the distinct configs anew; return whether there are others than before, which graphs must know."""
-        return any([self._update(shared) for shared in (*self.commands.values(), *self.others)])
+        return any([self._update(shared) for shared in self.all()])
 
     def _update(self, shared: Shared) -> bool:
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
@@ -213,7 +217,7 @@ class Settings(View):
             for k, variant in enumerate(variants):
                 for path, x, owner in self._held(holder) if k else ():
                     if path in before:
-                        _put(x, owner, before[path])
+                        put(x, owner, before[path])
                 for owner, cfg in variant.configs:
                     owner.cfg = cfg
                 try:
@@ -228,14 +232,14 @@ class Settings(View):
         except BaseException:
             for path, x, owner in self._held(holder):
                 if path in before:
-                    _put(x, owner, before[path])
+                    put(x, owner, before[path])
             raise
         finally:
             for owner, cfg in configs:
                 owner.cfg = cfg
         for path, x, owner in self._held(holder):
             if path in kept:
-                _put(x, owner, kept[path])
+                put(x, owner, kept[path])
         for groups, fault in faulty:
             self._stop(groups, fault)
         return results if len(faulty) < len(variants) else self._run(shared, call, holder)
@@ -248,7 +252,7 @@ class Settings(View):
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
         own = [group for group in groups if any(group in source.own for source in sources)]
         if len(own) < len(groups):  # some have the task's own numbers
-            every = () if shared.variants else (*self.commands.values(), *self.others)
+            every = () if shared.variants else self.all()
             own = [group for group in groups if any(group in source.own for source in every)]
         if isinstance(error, ReadsCommands) or not own or not self._may_stop():
             raise error
@@ -257,14 +261,6 @@ class Settings(View):
 
     def _held(self, holder: Any) -> Iterator[tuple[str, Any, Any]]:
         return iter(list(held_by(holder, set(self._skipped))))
-
-
-def _put(x: Any, owner: tuple[Any, Any], value: Any) -> None:
-    """Put a value where a holder has ``x``."""
-    if isinstance(x, Tensor) and isinstance(value, Tensor) and x.shape == value.shape:
-        x.copy_(value)
-    elif not isinstance(owner[0], tuple):
-        assign(owner, value.clone() if isinstance(value, Tensor) else value)
 
 
 def merged(users: Tensor, new: Any, old: Any) -> Any:
