@@ -24,6 +24,7 @@ from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshap
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.graphs.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
+from envcoder_bench.sources.term_tasks.mixing import mixing_number
 from envcoder_bench.sources.term_tasks.patches import changes_terms, has_unknown_curricula, judges, judges_groups
 from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
 from envcoder_bench.sources.term_tasks.world import World
@@ -35,28 +36,29 @@ class Named:
     """A term's function, which draws random numbers in the name of the term.
 
     Attributes:
+        func: the function.
         cfg: the config with the parameters of some groups; None: those that it is called with.
     """
 
     def __init__(self, func: Any, name: str, settings: Settings) -> None:
-        self._func, self._name, self._settings = func, name, settings
+        self.func, self._name, self._settings = func, name, settings
         self.cfg: Any = None
         self.shared: Shared | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._settings.run(self.shared, functools.partial(self._called, args, kwargs), self._func)
+        return self._settings.run(self.shared, functools.partial(self._called, args, kwargs), self.func)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], users: Tensor | None) -> Any:
         rename_stream(self._name)
         if users is not None and len(args) > 1:  # an event, of some environments or of all
             ids = EnvIds.of(users) if args[1] is None else EnvIds.of(args[1].mask & users, args[1].as_subclass(Tensor))
             args = (args[0], ids, *args[2:])
-        return self._func(*args, **(kwargs if self.cfg is None else self._settings.dialect.get(self.cfg, "params")))
+        return self.func(*args, **(kwargs if self.cfg is None else self._settings.dialect.get(self.cfg, "params")))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
-        return getattr(self._func, name)
+        return getattr(self.func, name)
 
 
 class Unlogged(dict[str, Tensor]):
@@ -202,6 +204,17 @@ class Block:
         named = Named(self.dialect.get(term, "func"), name, self.settings)
         self.dialect.put(term, "func", named)
         return named
+
+    def mixes(self) -> bool:
+        """Return whether an object that groups share keeps a number that follows from the environments of all."""
+        get = self.dialect.get
+        terms = [term for _, term in self._commands()]
+        terms += [term.func for table in (self.rewards, self.ends) for term in table.terms]
+        configs = [term for _, term in self.dialect.event_terms(self.event_manager)]
+        for manager, _ in self.observation_managers:
+            configs += [term for some in self.dialect.observation_terms(manager).values() for _, term in some]
+        terms += [get(cfg, "func").func for cfg in configs]
+        return len(self.groups) > 1 and any(mixing_number(term) is not None for term in terms)
 
     def startup(self) -> None:
         """Apply the events of mode ``startup``."""
@@ -678,6 +691,19 @@ class Block:
         self._shapes.name = name
         with self.drawing_in(name, self.draws.step), self._shapes:
             yield
+
+
+def loaded(keys: Sequence[Any], make: Callable[[range], Block]) -> list[Block]:
+    """Construct a block for each run of groups with equal keys; groups that would mix in one get a block each.
+
+    Args:
+        make: constructs the block of some groups; its managers follow.
+    """
+    blocks = [make(range(first, last)) for first, last in runs(keys)]
+    for block in blocks:
+        block.load()
+    mixed = {group for block in blocks if block.mixes() for group in block.groups}
+    return loaded([(k, key) if k in mixed else (-1, key) for k, key in enumerate(keys)], make) if mixed else blocks
 
 
 def _objects_of(scene: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import torch
 
-from envcoder_bench.sources.term_tasks.block import Block, runs
+from envcoder_bench.sources.term_tasks.block import Block, loaded
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.draws import Draws
@@ -347,14 +347,14 @@ class LineTask:
     def load(self, patches):
         world, self.faults = self.world, {}
         configs = patched(world.dialect, world.cfg, patches, "policy")
-        self.blocks, self.steps = [], 0
-        for first, last in runs(block_keys(world.dialect, configs)):
-            rows = slice(first * self.size, last * self.size)
-            draws, groups = Draws(self.seeds[rows], self.lanes[rows]), range(first, last)
-            block = Block(world, groups, self.size, configs[first:last], draws, self._note, self.buffers)
-            self.blocks.append(block)
-        for block in self.blocks:
-            block.load()
+        self.steps = 0
+
+        def block(groups):
+            rows = slice(groups.start * self.size, groups.stop * self.size)
+            draws, own = Draws(self.seeds[rows], self.lanes[rows]), configs[groups.start : groups.stop]
+            return Block(world, groups, self.size, own, draws, self._note, self.buffers)
+
+        self.blocks = loaded(block_keys(world.dialect, configs), block)
         self._begin(torch.ones(len(self.seeds), dtype=torch.bool))
 
     def _note(self, groups, error):
