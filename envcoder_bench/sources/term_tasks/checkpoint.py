@@ -30,7 +30,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
         roots[f"block {k}"] = {
             "events": block.event_manager,
             "commands": block.command_manager,
-            "observations": [manager for manager, _ in block.observation_managers],
+            "observations": [manager for manager, _ in block.observations.managers],
             "rewards": [term.func for term in block.rewards.terms],
             "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],

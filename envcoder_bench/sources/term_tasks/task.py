@@ -321,7 +321,7 @@ class TermTask(Task):
     def _observe(self) -> None:
         self.world.sensed()
         for block in self.blocks:
-            block.observe()
+            block.observations.compute()
         if self._begun or self.erring is not nullcontext:
             self.reader.refresh()
 

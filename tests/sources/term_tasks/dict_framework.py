@@ -372,7 +372,7 @@ class LineTask:
             block.attempt(block.command, mask[rows])
         self.world.age.masked_fill_(mask, 0)
         for block in self.blocks:
-            block.observe()
+            block.observations.compute()
 
     def step(self, push):
         """Push the bodies of all groups by ``push`` ``(size,)``; return the results of the step."""
@@ -420,5 +420,5 @@ class LineFacts(TermFacts):
 def facts():
     widths = {**WIDTHS, "terms": 16}
     sets = {"actor": ("policy",), "critic": ("critic",)}
-    own = LineTask(2).blocks[0].obs_widths()
+    own = LineTask(2).blocks[0].observations.widths()
     return LineFacts(dialect=DictDialect(), measure=None, train={}, obs_sets=sets, widths=widths, own_widths=own)

@@ -70,7 +70,7 @@ class GroupCurricula:
                 name, copier = f"{term.section}/{term.name}", self._copier_of(term)
                 term.shared = Shared(name, term, term.cfg, groups, copier, functools.partial(key_of, dialect))
                 settings.others.append(term.shared)
-        for manager, rows in block.observation_managers:
+        for manager, rows in block.observations.managers:
             groups = range(rows.start // block.size, rows.stop // block.size)
             for section, terms in dialect.observation_terms(manager).items():
                 for name, term in terms:
