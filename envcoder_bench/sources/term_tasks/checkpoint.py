@@ -152,15 +152,15 @@ def _replace(
     parts = [path.split(_SEPARATOR) for path in values]
     holders = {_SEPARATOR.join(names[:k]) for names in parts for k in range(1, len(names))}
     live = {path for path, _, _ in rows}
-    for path, x, owner in reversed(rows):
+    for path, _, owner in reversed(rows):
         if path in values:
-            put(x, owner, values[path])
+            put(owner, values[path], device)
         elif path not in holders and path.rpartition(_SEPARATOR)[0] in holders:
             _forget(owner)
     for path, x in values.items():
         if path not in live:
             try:
-                assign(_owner(roots, path), x.to(device).clone() if isinstance(x, Tensor) else x)
+                put(_owner(roots, path), x, device)
             except (AttributeError, LookupError, TypeError, ValueError):
                 message = f"{path} of a checkpoint is not restored: the task has not constructed what holds it"
                 warnings.warn(message, RuntimeWarning, stacklevel=3)
@@ -190,23 +190,27 @@ def _forget(owner: tuple[Any, Any]) -> None:
         object.__delattr__(value, name)
 
 
-def put(x: Any, owner: tuple[Any, Any], value: Any) -> None:
-    """Put a value where ``held`` has read ``x``; tensors, dicts and lists stay the same objects."""
-    if isinstance(x, Tensor):
-        if isinstance(value, Tensor) and x.shape == value.shape:
-            x.copy_(value)
-        else:
-            assign(owner, value.to(x.device).clone() if isinstance(value, Tensor) else value)
-    elif type(x) is not type(value) or x != value:
-        holder, name = owner
-        old = holder[name] if isinstance(holder, (dict, list, tuple)) else getattr(holder, name)
-        if isinstance(old, dict) and isinstance(value, dict):
-            old.clear()
-            old.update(value)
-        elif isinstance(old, list) and isinstance(value, list):
-            old[:] = value
-        else:
-            assign(owner, value)
+def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
+    """Put a copy of a value where ``held`` has read one; tensors, dicts and lists stay the same objects."""
+    holder, name = owner
+    if isinstance(holder, (list, tuple)):
+        old = holder[int(name)] if int(name) < len(holder) else None
+    else:
+        old = holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+    if isinstance(value, Tensor):
+        if isinstance(old, Tensor) and old.shape == value.shape:
+            old.copy_(value)
+        elif not isinstance(holder, tuple):
+            assign(owner, value.to(device, copy=True))
+        return
+    value = copy.deepcopy(value)
+    if isinstance(value, dict) and isinstance(old, dict):
+        old.clear()
+        old.update(value)
+    elif isinstance(value, list) and isinstance(old, list):
+        old[:] = value
+    elif (type(old) is not type(value) or old != value) and not isinstance(holder, tuple):
+        assign(owner, value)
 
 
 def assign(owner: tuple[Any, Any], x: Any) -> None:

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor
 
@@ -72,9 +72,8 @@ def _in(statements: list[ast.stmt], own: str, always: bool) -> Iterator[_Store]:
                 targets, value = node.targets, node.value
             case ast.AugAssign() | ast.AnnAssign(value=ast.expr()):
                 targets, value = [node.target], node.value
-        names = [part for target in targets for part in ast.walk(target) if _is_attribute(part, own)]
-        for part in names:
-            if isinstance(part.ctx, ast.Store) and value is not None:
+        for part in (x for target in targets for x in ast.walk(target)):
+            if _is_attribute(part, own) and isinstance(part.ctx, ast.Store) and value is not None:
                 yield _Store(part.attr, _reads(value, own), always)
         inner = always and not isinstance(node, (ast.If, ast.For, ast.While, ast.Match, ast.Try))
         for blocks in (getattr(node, key, []) for key in ("body", "orelse", "finalbody", "handlers", "cases")):
@@ -91,5 +90,5 @@ def _reads(value: ast.expr, own: str) -> frozenset[str] | None:
     return frozenset(x.attr for x in nodes if _is_attribute(x, own))
 
 
-def _is_attribute(node: ast.AST, own: str) -> bool:
+def _is_attribute(node: ast.AST, own: str) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own

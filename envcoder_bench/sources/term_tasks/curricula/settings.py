@@ -8,7 +8,7 @@ what it did with the group's own. No code is changed for it, and so any number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,9 +215,8 @@ class Settings(View):
         variants = shared.variants
         try:
             for k, variant in enumerate(variants):
-                for path, x, owner in self._held(holder) if k else ():
-                    if path in before:
-                        put(x, owner, before[path])
+                if k:
+                    self._set(holder, before)
                 for owner, cfg in variant.configs:
                     owner.cfg = cfg
                 try:
@@ -230,16 +229,12 @@ class Settings(View):
                     if isinstance(x, Tensor):
                         kept[path] = merged(variant.users, x, kept[path]) if path in kept else x.clone()
         except BaseException:
-            for path, x, owner in self._held(holder):
-                if path in before:
-                    put(x, owner, before[path])
+            self._set(holder, before)
             raise
         finally:
             for owner, cfg in configs:
                 owner.cfg = cfg
-        for path, x, owner in self._held(holder):
-            if path in kept:
-                put(x, owner, kept[path])
+        self._set(holder, kept)
         for groups, fault in faulty:
             self._stop(groups, fault)
         return results if len(faulty) < len(variants) else self._run(shared, call, holder)
@@ -259,8 +254,13 @@ class Settings(View):
         section, _, name = shared.name.partition("/")
         return own, raised_in(section, name, error, ", with numbers that its curriculum has set,")
 
-    def _held(self, holder: Any) -> Iterator[tuple[str, Any, Any]]:
-        return iter(list(held_by(holder, set(self._skipped))))
+    def _held(self, holder: Any) -> list[tuple[str, Any, Any]]:
+        return list(held_by(holder, set(self._skipped)))
+
+    def _set(self, holder: Any, values: Mapping[str, Any]) -> None:
+        for path, _, owner in self._held(holder):
+            if path in values:
+                put(owner, values[path], self._device)
 
 
 def merged(users: Tensor, new: Any, old: Any) -> Any:
