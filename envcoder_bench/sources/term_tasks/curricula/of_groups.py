@@ -125,14 +125,14 @@ class GroupCurricula:
 
     def active(self, steps: int) -> list[int]:
         """Return the groups of which a term of the curriculum may do something at ``steps``."""
-        groups = [group for group in range(len(self.envs)) if group not in self._failed]
-        return [group for group in groups if any(self._may_act(name, group, steps) for name in self.names)]
+        may_act = any(self._may_act(name, steps) for name in self.names)
+        return [group for group in range(len(self.envs)) if may_act and group not in self._failed]
 
-    def _may_act(self, name: str, group: int, steps: int) -> bool:
-        dialect, env = self._block.dialect, self.envs[group]
+    def _may_act(self, name: str, steps: int) -> bool:
+        dialect = self._block.dialect
         term = dialect.terms(self._block.cfg, "curriculum")[name]
         known = plain(dialect.get(term, "func"))
-        return known is None or known.may_act(steps, env, dialect.get(term, "params"))
+        return known is None or known.may_act(steps, self.envs[0], dialect.get(term, "params"))
 
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
         """Evaluate a term for some groups that are not stopped; yield those for which it raises, with the error.
