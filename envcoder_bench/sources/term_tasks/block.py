@@ -508,7 +508,9 @@ class Block:
 
     def is_patched(self, cfg: Any, section: str) -> bool:
         """Return whether a config has other terms in a section than the registered one."""
-        return not same_terms(self.dialect.terms(cfg, section), self.dialect.terms(self.world.cfg, section))
+        sections = (self.dialect.terms(each, section) for each in (cfg, self.world.cfg))
+        terms, registered = ([(name, id(term)) for name, term in terms.items()] for terms in sections)
+        return terms != registered
 
     def _value(self, term: Term) -> Tensor | None:
         """Return a term's value; None if it has failed."""
@@ -588,10 +590,3 @@ def _objects_of(scene: Any) -> list[Any]:
     """Return what a scene holds, such as entities and sensors, and what these hold."""
     held = [x for value in vars(scene).values() for x in (value.values() if isinstance(value, Mapping) else (value,))]
     return [scene, *held]
-
-
-def same_terms(terms: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Return whether two sections have the same objects as terms."""
-    return terms is others or (
-        list(terms) == list(others) and all(term is others[name] for name, term in terms.items())
-    )
