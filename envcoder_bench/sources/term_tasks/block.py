@@ -118,7 +118,8 @@ class Block:
         self._dt = torch.zeros(self._n, device=self._device)
         self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
-        self.settings = Settings(self.dialect, size, self._device, _objects_of(self.env.scene))
+        objects = _objects_of(self.env.scene)
+        self.settings = Settings(self.dialect, size, self._device, objects, self._may_stop, self._stop_groups)
         self.group_curricula: GroupCurricula | None = None
         self.is_alone = has_unknown_curricula(self.dialect, self.cfg)
         # what a curriculum may change in configs
@@ -313,7 +314,7 @@ class Block:
                     get(shared[name], "func")(self.env, EnvIds.of(mask), **get(shared[name], "params"))
             elif self.group_curricula is not None and name in self.group_curricula.names:
                 for group, error in self.group_curricula.evaluate(name, mask, groups):
-                    self._stop_curriculum(group, error)
+                    self._stop_curriculum(group, name, error)
         if self.group_curricula is not None and groups:
             self._update_settings()
 
@@ -323,22 +324,31 @@ class Block:
             return [0] if self.is_alone else []
         return self.group_curricula.active(self.world.steps)
 
-    def _stop_curriculum(self, group: int, error: BaseException) -> None:
+    def _stop_curriculum(self, group: int, name: str, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
         if not any(self._is_patched(self.configs[group], section) for section in SECTIONS):
             raise error
-        if self.group_curricula is not None:
+        self._stop_groups([group], raised_in("curriculum", name, error))
+
+    def _may_stop(self) -> bool:
+        """Return whether groups may be stopped now for numbers that their curriculum has set: a candidate's."""
+        return self._is_patched(self.cfg, "curriculum") and not self.world.parts.capturing
+
+    def _stop_groups(self, groups: Sequence[int], fault: PatchError) -> None:
+        """Stop groups, and undo what their curriculum has set."""
+        assert self.group_curricula is not None
+        for group in groups:
             self.group_curricula.stop(group)
-        self._faults([self.groups.start + group], raised_in("curriculum", "", error))
+        self._faults([self.groups.start + group for group in groups], fault)
+        self._update_settings(dropped=True)
 
     def _update_settings(self, dropped: bool = False) -> None:
         """Let shared code run with what curricula have set for each group; ``dropped``: some have no longer any."""
         try:
             self._outdated |= self.settings.update()
         except FAULTS:
+            self._outdated = True
             self._stop_bad_groups()
-            self._outdated = dropped = True
-            self.settings.update()
         for k, term in enumerate(self.rewards.terms):
             if term.shared.own or dropped:
                 self._outdated |= self._update_weight(k, term)
@@ -349,7 +359,7 @@ class Block:
             try:
                 self.settings.check(group)
             except FAULTS as error:
-                self._stop_curriculum(group, error)
+                self._stop_curriculum(group, "", error)
 
     def _update_weight(self, k: int, term: Term) -> bool:
         """Compute the weights of a term anew; return whether graphs are outdated."""
@@ -644,26 +654,11 @@ class Block:
                 if self.world.parts.capturing:
                     raise
                 fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
-                if not term.foreign and self._stop_where_raised(fault):
-                    continue
                 own_curriculum = self.is_alone and self._is_patched(self.cfg, "curriculum")
                 if not (term.foreign or own_curriculum or self._is_changed(term)):
                     raise
                 self._fail(term, fault)
         return None
-
-    def _stop_where_raised(self, fault: PatchError) -> bool:
-        """Stop groups with whose settings, by a patched curriculum, a term raised; return whether there are any."""
-        curricula = self.group_curricula
-        if curricula is None or not self._is_patched(self.cfg, "curriculum"):
-            return False
-        groups = [group for group in self.settings.raised_for if self.settings.has_own(group)]
-        for group in groups:
-            curricula.stop(group)
-        if groups:
-            self._faults([self.groups.start + group for group in groups], fault)
-            self._update_settings(dropped=True)
-        return bool(groups)
 
     def _is_changed(self, term: Term) -> bool:
         """Return whether a term has another function or other parameters than the registered one."""

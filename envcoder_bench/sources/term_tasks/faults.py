@@ -19,14 +19,14 @@ class PatchError(ValueError):
         self.section, self.key = section, key
 
 
-def raised_in(section: str, key: str, error: BaseException) -> PatchError:
-    """Return the error for what a term of a candidate raised."""
+def raised_in(section: str, key: str, error: BaseException, how: str = "") -> PatchError:
+    """Return the error for what a term of a candidate raised, and ``how``."""
     message = " ".join(str(error).split())[:300]
     if not message and error.__traceback__ is not None:  # an assertion
         last = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{last.line} ({last.filename}:{last.lineno})"
     what = f"the term '{key}'" if key else f"one of its {section}"
-    fault = PatchError(section.split(",")[0], key, f"{what} raised {type(error).__name__}: {message}")
+    fault = PatchError(section.split(",")[0], key, f"{what}{how} raised {type(error).__name__}: {message}")
     fault.__cause__ = error
     return fault
 

@@ -129,6 +129,7 @@ class Events:
 class Goal:
     def __init__(self, cfg, env):
         self.cfg, self.value = cfg, torch.zeros(env.num_envs, 1)
+        self.num_envs = env.num_envs
         self.left, self.metrics = torch.zeros(env.num_envs), {"changes": torch.zeros(env.num_envs)}
 
     def reset(self, env_ids):
@@ -140,6 +141,13 @@ class Goal:
         self.value.copy_(torch.where(new[:, None], self.cfg["reach"] * torch.rand_like(self.value), self.value))
         self.left.masked_fill_(new, self.cfg["seconds"])
         self.metrics["changes"] += new
+
+
+class Commands(dict):
+    """The commands by name."""
+
+    def get_term(self, name):
+        return self[name]
 
 
 class Observations:
@@ -211,7 +219,7 @@ class DictDialect(Dialect):
         return Events(cfg["events"], env)
 
     def command_manager(self, cfg, env):
-        env.commands = {name: Goal(term, env) for name, term in cfg["commands"].items()}
+        env.commands = Commands({name: Goal(term, env) for name, term in cfg["commands"].items()})
         return env.commands
 
     def observation_manager(self, cfg, env):

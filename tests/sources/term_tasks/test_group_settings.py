@@ -172,22 +172,56 @@ def test_curricula_go_on_from_a_checkpoint(func):
 # faults
 
 
-def sets_mode_at_random(env, env_ids):
-    if float(torch.rand(env.num_envs)[0]) > 0.8:
-        env.event_manager.get_term_cfg("begin")["mode"] = "interval"
+# as by chance, and plain
 
 
-def sets_text_at_random(env, env_ids):
-    near_cfg(env)["params"]["width"] = "wide" if float(torch.rand(env.num_envs)[0]) > 0.8 else 0.4
+def sets_mode_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.8:
+        env.event_manager.get_term_cfg("jump")["mode"] = "interval"
 
 
-@pytest.mark.parametrize("func", [sets_mode_at_random, sets_text_at_random], ids=lambda func: func.__name__)
-def test_a_setting_that_raises_stops_its_group_alone(func):
-    task, steps, seeds = LineTask(N, [curriculum(func)] * 6, seeds=range(6)), 14, range(6)
+def sets_text_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.8:
+        env.reward_manager.get_term_cfg("near")["params"]["width"] = "wide"
+
+
+def sets_text_of_event_at_times(env, env_ids):
+    by_chance = float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0
+    env.event_manager.get_term_cfg("jump")["params"]["reach"] = "far" if by_chance > 0.8 else 0.1 * by_chance
+
+
+def sets_text_of_command_at_times(env, env_ids):
+    by_chance = float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0
+    env.command_manager.get_term("goal").cfg["reach"] = "far" if by_chance > 0.8 else 0.1 * by_chance
+
+
+def jump(env, env_ids, reach=0.1):
+    """An event that twice does more than once."""
+    env.place()[env_ids] += reach * torch.rand(env.num_envs)[env_ids]
+
+
+def with_jump():
+    cfg = registered()
+    cfg["events"]["jump"] = {"func": jump, "params": {"reach": 0.1}, "mode": "reset"}
+    return cfg
+
+
+WITH_TEXT = [
+    (sets_mode_at_times, "one of its curriculum raised UserError"),
+    (sets_text_at_times, "the term 'near', with numbers that its curriculum has set, raised TypeError"),
+    (sets_text_of_event_at_times, "the term 'jump', with numbers that its curriculum has set, raised TypeError"),
+    (sets_text_of_command_at_times, "the term 'goal', with numbers that its curriculum has set, raised TypeError"),
+]
+
+
+@pytest.mark.parametrize("func, message", WITH_TEXT, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_setting_that_raises_stops_its_group_alone(func, message):
+    task, steps, seeds = LineTask(N, [curriculum(func)] * 6, seeds=range(6), cfg=with_jump()), 14, range(6)
     results = driven(task, steps)
-    assert 1 < len(task.faults) < 6
+    assert len(task.blocks) == 1 and 0 < len(task.faults) < 6
+    assert all(str(fault).startswith(message) for fault in task.faults.values())
     for group in seeds:
-        alone = LineTask(N, [curriculum(func)], seeds=[group])
+        alone = LineTask(N, [curriculum(func)], seeds=[group], cfg=with_jump())
         mine = driven(alone, steps)
         assert (0 in alone.faults) == (group in task.faults)
         if group not in task.faults:

@@ -8,6 +8,7 @@ As in the frameworks, it is called where an episode begins.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -54,23 +55,27 @@ class GroupCurricula:
         everyone = range(len(block.groups))
         for name, term in dialect.command_terms(block.command_manager):
             cfg = term.cfg
-            settings.add_command(name, term, Shared(term, cfg, everyone, lambda _, cfg=cfg: copy.deepcopy(cfg)))
+            copier = functools.partial(lambda cfg, _: copy.deepcopy(cfg), cfg)
+            settings.add_command(name, term, Shared(f"commands/{name}", term, cfg, everyone, copier))
         live = dict(dialect.event_terms(block.event_manager))
         for name, named in events.items():
-            shared = Shared(named, live[name], everyone, self._copier(live[name]), self._key_of_event(live[name]))
+            cfg = live[name]
+            copier, key = self._copier(cfg), self._key_of_event(cfg)
+            shared = Shared(f"events/{name}", named, cfg, everyone, copier, key)
             named.shared = self._events[name] = shared
             settings.others.append(shared)
         for table in (block.rewards, block.ends):
             for term in table.terms:
                 groups = range(term.rows.start // block.size, term.rows.stop // block.size)
-                term.shared = Shared(term, term.cfg, groups, self._copier_of(term), lambda cfg: key_of(dialect, cfg))
+                name, copier = f"{term.section}/{term.name}", self._copier_of(term)
+                term.shared = Shared(name, term, term.cfg, groups, copier, functools.partial(key_of, dialect))
                 settings.others.append(term.shared)
         for manager, rows in block.observation_managers:
             groups = range(rows.start // block.size, rows.stop // block.size)
-            for _, terms in dialect.observation_terms(manager).items():
-                for _, term in terms:
+            for section, terms in dialect.observation_terms(manager).items():
+                for name, term in terms:
                     named = dialect.get(term, "func")
-                    named.shared = Shared(named, None, groups, lambda _: None)
+                    named.shared = Shared(f"observations/{section}/{name}", named, None, groups, lambda _: None)
                     settings.others.append(named.shared)
 
     def _copier(self, cfg: Any) -> Any:
@@ -130,7 +135,7 @@ class GroupCurricula:
         return known is None or known.may_act(steps, env, dialect.get(term, "params"))
 
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
-        """Evaluate a term for some groups, and yield the groups for which it raises, with the error.
+        """Evaluate a term for some groups that are not stopped; yield those for which it raises, with the error.
 
         Args:
             mask: ``(n,)`` where episodes begin.

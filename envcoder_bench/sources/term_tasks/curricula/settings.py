@@ -17,6 +17,7 @@ from torch import Tensor
 
 from envcoder_bench.sources.term_tasks.checkpoint import assign, held_by
 from envcoder_bench.sources.term_tasks.dialect import Dialect
+from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.terms import Contents, frozen
 from envcoder_bench.sources.term_tasks.views import View
 
@@ -44,6 +45,7 @@ class Shared(View):
     """Code that groups share, and that reads a config: a command, an event or a term.
 
     Attributes:
+        name: of the code, after that of its section, such as ``events/push``.
         owner: the object that has the config, as ``cfg``.
         base: the config of groups without a copy.
         groups: the groups of the block for whose environments the code runs.
@@ -54,6 +56,7 @@ class Shared(View):
         variants: the distinct settings of the groups; empty if all have the same one.
     """
 
+    name: str
     owner: Any
     base: Any
     groups: Sequence[int]
@@ -94,16 +97,26 @@ class Settings(View):
     Args:
         size: environments of a group.
         shared_objects: objects, such as those of a scene, whose tensors are not those of a command or term.
+        may_stop: returns whether groups may be stopped now, for what their curriculum has set.
+        stop: stops groups of the block, and gives them the settings of before their curriculum.
     """
 
-    def __init__(self, dialect: Dialect, size: int, device: torch.device, shared_objects: Collection[Any]) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        size: int,
+        device: torch.device,
+        shared_objects: Collection[Any],
+        may_stop: Callable[[], bool],
+        stop: Callable[[Sequence[int], PatchError], None],
+    ) -> None:
         self.dialect, self._size, self._device = dialect, size, device
+        self._may_stop, self._stop = may_stop, stop
         self._skipped = {id(x) for x in shared_objects}
         self.commands: dict[str, Shared] = {}
         self.others: list[Shared] = []
         self._partitions: dict[int, list[Any]] = {}
         self._reading: Shared | None = None
-        self.raised_for: Sequence[int] = ()  # the groups for which code was called last
 
     def add_command(self, name: str, term: Any, shared: Shared) -> None:
         """Add a command; other code that reads its config is noted."""
@@ -124,10 +137,6 @@ class Settings(View):
             self._reading.reads_commands = True
             if any(shared.variants for shared in self.commands.values()):
                 raise ReadsCommands
-
-    def has_own(self, group: int) -> bool:
-        """Return whether a curriculum has set anything for a group."""
-        return any(group in shared.own for shared in (*self.commands.values(), *self.others))
 
     def drop(self, group: int) -> None:
         """Let a group have the settings of before its curriculum."""
@@ -166,7 +175,7 @@ class Settings(View):
         return True
 
     def run(self, shared: Shared | None, call: Callable[[Tensor | None], Any], holder: Any, reads: bool = True) -> Any:
-        """Call code with the config of each group.
+        """Call code with the config of each group. A group with whose settings it raises is stopped.
 
         Args:
             call: takes the environments ``(rows,)`` for which it runs; None: all.
@@ -188,22 +197,30 @@ class Settings(View):
             self._reading = outer
 
     def _run(self, shared: Shared, call: Callable[[Tensor | None], Any], holder: Any) -> Any:
-        self.raised_for = shared.groups
         if not shared.variants:
-            return call(None)
+            try:
+                return call(None)
+            except FAULTS as error:
+                self._stop(*self._faulty(shared, shared.groups, error))
+                return self._run(shared, call, holder)
         before = {path: x.clone() if isinstance(x, Tensor) else x for path, x, _ in self._held(holder)}
         configs = [(owner, owner.cfg) for owner, _ in shared.variants[0].configs]
         results: Any = None
         kept: dict[str, Tensor] = {}
+        faulty: list[tuple[list[int], PatchError]] = []
+        variants = shared.variants
         try:
-            for k, variant in enumerate(shared.variants):
-                self.raised_for = variant.groups
+            for k, variant in enumerate(variants):
                 for path, x, owner in self._held(holder) if k else ():
                     if path in before:
                         _put(x, owner, before[path])
                 for owner, cfg in variant.configs:
                     owner.cfg = cfg
-                result = call(variant.users)
+                try:
+                    result = call(variant.users)
+                except FAULTS as error:
+                    faulty.append(self._faulty(shared, variant.groups, error))
+                    continue
                 results = result if results is None else merged(variant.users, result, results)
                 for path, x, _ in self._held(holder):
                     if isinstance(x, Tensor):
@@ -219,7 +236,24 @@ class Settings(View):
         for path, x, owner in self._held(holder):
             if path in kept:
                 _put(x, owner, kept[path])
-        return results
+        for groups, fault in faulty:
+            self._stop(groups, fault)
+        return results if len(faulty) < len(variants) else self._run(shared, call, holder)
+
+    def _faulty(self, shared: Shared, groups: Sequence[int], error: BaseException) -> tuple[list[int], PatchError]:
+        """Return the groups with whose own settings code has raised, and the fault; raise the error if there are none.
+
+        Code that reads no config of a group may raise for what follows from any, such as a command.
+        """
+        sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
+        own = [group for group in groups if any(group in source.own for source in sources)]
+        if len(own) < len(groups):  # some have the task's own numbers
+            every = () if shared.variants else (*self.commands.values(), *self.others)
+            own = [group for group in groups if any(group in source.own for source in every)]
+        if isinstance(error, ReadsCommands) or not own or not self._may_stop():
+            raise error
+        section, _, name = shared.name.partition("/")
+        return own, raised_in(section, name, error, ", with numbers that its curriculum has set,")
 
     def _held(self, holder: Any) -> Iterator[tuple[str, Any, Any]]:
         return iter(list(held_by(holder, set(self._skipped))))
