@@ -24,8 +24,11 @@ from envcoder_bench.core.shell import display_path
 from envcoder_bench.jail import client
 from envcoder_bench.report import figures
 
+sys.dont_write_bytecode = False  # else each process that a test starts may compile torch and all others anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 os.environ["RAY_prestart_worker_first_driver"] = "0"  # noqa: SIM112, else Ray starts a process per core for nothing
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112, at Ray's 15 workers starve beside other tests
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
     folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -56,7 +56,8 @@ def time_line(cfg: RunConfig, settings: SearchSettings, physics: Physics | None,
 
     All rounds, the validation and the final evaluation train to the end.
     """
-    groups, final = _groups(cfg, settings)
+    rounds, validation, final = _groups(cfg, settings)
+    groups = rounds + validation
     played = 0.0
     if physics is not None:
         of_group, of_final = (
@@ -67,8 +68,8 @@ def time_line(cfg: RunConfig, settings: SearchSettings, physics: Physics | None,
     return forecast.time_line(cfg, forecast.training_steps(cfg, groups + final), played, physics, devices)
 
 
-def _groups(cfg: RunConfig, settings: SearchSettings) -> tuple[int, int]:
-    """Return the groups of all rounds, and of what comes after them: validation and final evaluation.
+def _groups(cfg: RunConfig, settings: SearchSettings) -> tuple[int, int, int]:
+    """Return the groups of all rounds, of the validation, and of the final evaluation.
 
     The best so far train in each round but the first.
     """
@@ -77,11 +78,11 @@ def _groups(cfg: RunConfig, settings: SearchSettings) -> tuple[int, int]:
     rounds = settings.num_iters * (count + others) + again
     validated = min(settings.validated, settings.num_iters * count)
     validation = validated * settings.validation_seeds if validated > 1 else 0
-    return rounds * seed_count(cfg), validation + (1 + others) * settings.final_seeds
+    return rounds * seed_count(cfg), validation, (1 + others) * settings.final_seeds
 
 
 def time_left(cfg: RunConfig, settings: SearchSettings, number: int, writing: float, training: float) -> float:
     """Return the seconds of the later rounds and of what comes after them, from those of round ``number``."""
-    rounds, final = _groups(cfg, settings)
+    rounds, validation, final = _groups(cfg, settings)
     later = settings.num_iters - number
-    return later * writing + (later + final * settings.num_iters / rounds) * training
+    return later * writing + (later + (validation + final) * settings.num_iters / rounds) * training

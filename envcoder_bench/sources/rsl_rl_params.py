@@ -12,16 +12,24 @@ _ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
 def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a runner's config, such as ``dataclasses.asdict(unitree_g1_ppo_runner_cfg())``.
 
-    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``.
+    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``. One with all three has an empty
+    ``policy``, of Isaac Lab's base class.
 
     Returns:
         The content of a train.yaml, which differs from cfg/train/RslRlPPO.yaml in numbers alone. The actions' limit
         (``clip_actions``) is the task's to apply.
 
     Raises:
-        ValueError: it asks for what grouped PPO does not have, for instance a recurrent or convolutional network.
+        ValueError: it lacks a setting, or asks for what grouped PPO does not have, for instance a recurrent network.
     """
-    if "policy" in runner:
+    try:
+        return _translated(runner)
+    except KeyError as error:
+        raise ValueError(f"rl_cfg, the settings of PPO, has no {error}: is it for a known version of rsl_rl?") from None
+
+
+def _translated(runner: Mapping[str, Any]) -> dict[str, Any]:
+    if not ("actor" in runner and "critic" in runner):
         runner = {**runner, **_actor_and_critic(runner["policy"], runner.get("empirical_normalization") is True)}
     actor, algorithm = runner["actor"], runner["algorithm"]
     distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}

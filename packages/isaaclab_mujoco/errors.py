@@ -1,6 +1,7 @@
 """Errors that are the user's to solve; the runner prints each as one line."""
 
 _NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")  # torch's messages
+GIVE = "the line '{0}: FILE' in assets.yaml, or --asset {0}=FILE before a script"  # rankings have no flag for it
 _UNMATCHED = "Not all regular expressions are matched"  # Isaac Lab's message where a robot lacks joints or bodies
 
 
@@ -32,6 +33,6 @@ def line_of(error: BaseException | None) -> str | None:
             return "tensors are made on CUDA, which torch does not have here: let the script use the device cpu"
         if isinstance(error, ValueError) and _UNMATCHED in str(error) and find.answers:
             files = ", ".join(f"{name} is {file}" for name, file in find.answers.items())
-            return f"{' '.join(str(error).split())}; {files}: give a file with these names, --asset NAME=FILE"
+            return f"{' '.join(str(error).split())}; {files}: give a file with these names: {GIVE.format('NAME')}"
         error = error.__cause__ or error.__context__
     return None

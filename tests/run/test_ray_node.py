@@ -38,8 +38,9 @@ def test_waves_of_a_lost_node_are_retried_on_others(tmp_path):
     alone = run(tmp_path / "alone", *WORDS, "--device", "cpu", "--candidates", *files)
     go.unlink()
     with ray_cluster._signal_handlers_kept():
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        raylet = psutil.Process(cluster.add_node(num_cpus=1).all_processes["raylet"][0].process.pid)
+        few = {"num_cpus": 1, "include_log_monitor": False, "no_monitor": True, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=few)
+        raylet = psutil.Process(cluster.add_node(**few).all_processes["raylet"][0].process.pid)
     try:
         words = ["--ray", cluster.address, "--devices", "cpu:2", "--candidates", *files]
         head = start_process([*WORDS, *words], tmp_path / "run")

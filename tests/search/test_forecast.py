@@ -45,11 +45,12 @@ def test_steps_are_those_of_all_rounds_and_the_final_evaluation(monkeypatch):
     cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "learning_iterations=5", "seeds=3", "device=cpu"]).config
     horizon = cfg.params["config"]["horizon_length"]
     # the best three so far are in the second round; five are compared with five seeds, before the final evaluation
-    groups, after = 3 * (2 * (8 + 2) + 3), 5 * 5 + 5 * 3
+    groups, final = 3 * (2 * (8 + 2) + 3) + 5 * 5, 5 * 3
     line, (steps, played, *_) = said(monkeypatch, cfg, settings(), PHYSICS)
-    assert steps == (groups + after) * 16 * 5 * horizon
+    assert steps == (groups + final) * 16 * 5 * horizon
     points = cfg.evaluation.points * cfg.evaluation.num_envs * min(cfg.evaluation.point_steps or 500, 500)
-    assert played == (groups + after) * points + (groups * cfg.evaluation.final_episodes + after * 256) * 500
+    # the validation has the episodes of the rounds
+    assert played == (groups + final) * points + (groups * cfg.evaluation.final_episodes + final * 256) * 500
     assert line.endswith("of training and evaluation (from the speed of the physics here, on idle cores)")
     # a run's own line is of its groups
     own = run_line(cfg, 7, None)

@@ -66,6 +66,17 @@ def test_base_config_is_that_of_mjlabs_velocity_tasks(folder):
     GroupedPPO.check(params, 64)
 
 
+def test_an_empty_policy_beside_actor_and_critic_is_not_read():
+    assert rsl_rl_params({**G1, "policy": {}}) == rsl_rl_params(G1)
+
+
+def test_settings_that_are_missing_are_named():
+    with pytest.raises(ValueError, match="no 'actor_hidden_dims'"):
+        rsl_rl_params({"policy": {}, "algorithm": G1["algorithm"]})
+    with pytest.raises(ValueError, match="no 'algorithm'"):
+        rsl_rl_params({"actor": MODEL, "critic": MODEL})
+
+
 def test_numbers_of_a_runner_arrive(folder):
     runner = changed(
         algorithm__entropy_coef=0.005, algorithm__schedule="fixed", algorithm__value_loss_coef=0.5,

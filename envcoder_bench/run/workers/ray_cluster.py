@@ -17,6 +17,7 @@ from envcoder_bench.run.workers.devices import Devices
 MIN_VERSION = (2, 60)
 INSTALL = "pip install 'ray>=2.60', or envcoder-bench[ray]"
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+_UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")  # of Ray's Node; each is a Python process
 _LOCAL_ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # no telemetry, only 127.0.0.1
 _GIB = 2**30
 
@@ -72,7 +73,11 @@ def _start(ray: Any, devices: Devices) -> None:
     # Ray is to use 127.0.0.1, as on systems without cluster support. It has no argument for this: it replaces 127.0.0.1
     # by an external address, and reads the environment variable when it is imported, which may have happened before
     loopback = _replaced(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
-    with _environment({**_LOCAL_ENV, **visible}), loopback:
+    with _environment({**_LOCAL_ENV, **visible}), loopback, contextlib.ExitStack() as stack:
+        # one machine has no autoscaler, no logs to collect and no dashboard; Ray has no option that leaves them out
+        for name in _UNUSED:
+            if hasattr(ray._private.node.Node, name):
+                stack.enter_context(_replaced(ray._private.node.Node, name, lambda node, **_: None))
         ray.init(
             address="local",
             num_cpus=2 * (devices.count or 1),  # a replacement may start before Ray frees the core of a lost worker

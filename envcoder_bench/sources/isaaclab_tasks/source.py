@@ -27,7 +27,7 @@ from envcoder_bench.sources.term_tasks.faults import PatchError
 from envcoder_bench.sources.term_tasks.quiet import quiet
 from mujoco_batches.compat.warp_start import start_warp
 
-INSTALL = "isaaclab_mujoco is not installed: see docs/isaaclab.md"
+INSTALL = "pip install isaaclab-mujoco, or ./packages/isaaclab_mujoco from a checkout"
 ENV_CLASS = "isaaclab.envs:ManagerBasedRLEnv"
 _ENV, _AGENT = "env_cfg_entry_point", "rsl_rl_cfg_entry_point"
 _OWN = ("step", "reset", "check_reset", "compute_observations")  # methods of LeggedLab's environments
@@ -199,8 +199,7 @@ def _install() -> None:
         from isaaclab_mujoco.assets import find
         from isaaclab_mujoco.errors import UserError
     except ModuleNotFoundError as error:
-        missing = f"the module {error.name} is missing: install it, or the package that has it"
-        raise ValueError(INSTALL if error.name == "isaaclab_mujoco" else missing) from None
+        raise ValueError(f"the module {error.name} is missing: {INSTALL}") from None
     start_warp()
     here = Path.cwd()
     if here not in find.roots:
@@ -216,6 +215,8 @@ def _install() -> None:
             importlib.import_module("isaaclab.envs")  # before a package's modules, which else import it in a circle
     except UserError as error:
         raise ValueError(str(error)) from None
+    except ModuleNotFoundError as error:  # what a checkout of Isaac Lab imports, and comes with isaaclab-mujoco
+        raise ValueError(f"the module {error.name} is missing, which Isaac Lab imports: {INSTALL}") from None
     for logger in ("isaaclab", "isaaclab_mujoco"):
         logging.getLogger(logger).setLevel(logging.ERROR)
 

@@ -109,7 +109,10 @@ def find_source(task: str) -> Source:
         ValueError: mjlab is not installed, or does not have the task.
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
-    registered, lacks = list_tasks(package), ""
+    try:
+        registered, lacks = list_tasks(package), ""
+    except ValueError as error:
+        raise ValueError(f"--task {task}: {error}") from None
     inside = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", []))
     tasks = [f"{package}.tasks"] if "tasks" in [module.name for module in inside] else []
     for module in (*tasks, *_entry_modules(package)):
@@ -122,7 +125,8 @@ def find_source(task: str) -> Source:
         same = [task_id for task_id in registered if task_id.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
         broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
-        raise ValueError(f"unknown task '{task}'{hint}{lacks}; mjlab's registry has {', '.join(registered)}{broken}")
+        there = "" if lacks else f"; mjlab's registry has {', '.join(registered)}"  # what is asked for is not in it
+        raise ValueError(f"unknown task '{task}'{hint}{lacks}{there}{broken}")
     return Source(task, name, package)
 
 
@@ -155,15 +159,18 @@ def list_tasks(package: str = "") -> list[str]:
             except Exception as error:  # which another task does not need
                 _broken[point.name] = described(error, point.module)
         if package:
-            sys.path.insert(0, os.getcwd())
+            here = [os.getcwd(), os.path.join(os.getcwd(), "src")]  # as an installation of a checkout would have it
+            sys.path[:0] = here
             try:
                 importlib.import_module(package)
             except Exception as error:  # its code may raise anything
                 missing = (error.name or "" if isinstance(error, ModuleNotFoundError) else "") + "."
-                reason = str(error) if f"{package}.".startswith(missing) else described(error, package)
-                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
+                lost = f"{package}.".startswith(missing)
+                reason = f"{error} here, in src/ or installed" if lost else described(error, package)
+                raise ValueError(f"{package} cannot be imported: {reason}") from None
             finally:
-                sys.path.remove(os.getcwd())
+                for folder in here:
+                    sys.path.remove(folder)
     return list_tasks()
 
 
@@ -233,13 +240,13 @@ def described(error: Exception, package: str = "") -> str:
     of_mjlab = "/mjlab/" in frames[-1].filename and not isinstance(first, ModuleNotFoundError) and not lost_file
     of_mjlab |= isinstance(first, (AttributeError, ImportError, TypeError)) and _names_mjlab(first)
     of_mjlab &= bool(package) and not Path(frames[-1].filename).is_relative_to(_HERE)  # a fault of this adapter
-    return text + _of_versions(package) if of_mjlab else text
+    return text + _of_versions(package, isinstance(first, ImportError)) if of_mjlab else text
 
 
-def _of_versions(package: str) -> str:
+def _of_versions(package: str, lacks_name: bool) -> str:
     """Return what a message says where the installed mjlab may be one that a package is not for."""
     asked, installed = _asked_version(package), _version("mjlab")
-    if asked is None:
+    if asked is None or (lacks_name and installed in asked):  # ">=1.1" is of the day when it was written
         return f"; is it for mjlab {installed}?"
     return "" if installed in asked else f"; it asks for mjlab{asked}, and {installed} is installed"
 

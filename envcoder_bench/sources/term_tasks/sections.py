@@ -13,6 +13,7 @@ from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
+from envcoder_bench.sources.term_tasks.terms import frozen
 
 TRIAL_ENVS = 11  # a candidate's dicts are tried with so many: hardly the size of anything else
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # so many columns of observations, and reward terms, candidates may add
@@ -96,6 +97,8 @@ class TermSections:
 
     def __init__(self, facts: TermFacts, make_trial: Callable[[int], Trial]) -> None:
         self._facts, self._make_trial = facts, make_trial
+        # with the patches, so that the identities in a key stay theirs
+        self._known: dict[Any, tuple[Patches, list[str], dict[str, int]]] = {}
 
     @functools.cached_property
     def _trial(self) -> Trial:
@@ -118,7 +121,10 @@ class TermSections:
             raise PatchError(section, name, f"{section}['{name}'] {what}: take {remedy}")
         names, widths = list(facts.dialect.terms(config, "rewards")), dict(facts.own_widths)
         if not only_weights(patches) or changes_terms(facts.dialect, base):
-            names, widths = self.tried(patches)
+            key = frozen(patches)  # a file is loaded again for each seed, and for its page
+            if key not in self._known:
+                self._known[key] = (patches, *self.tried(patches))
+            _, names, widths = self._known[key]
         for name, width in (*widths.items(), ("terms", len(names))):
             if width > facts.widths.get(name, width):
                 section = "rewards" if name == "terms" else "observations"

@@ -1,9 +1,9 @@
 """Answer a robot's file, which may be a USD on a server, by a file on this machine.
 
-The first of these that has one is taken: the runner's ``--asset NAME=FILE``, ``assets.yaml`` in the working folder, the
-file itself if it is a URDF or MJCF, URDFs and MJCFs of the same name below the folder above the file's or those in
-``roots``, the file itself if it is a USD that can be read, robots that mjlab ships, and those of a checkout of MuJoCo
-Menagerie.
+The first of these that has one is taken: the runner's ``--asset NAME=FILE``, ``assets.yaml`` in the working folder,
+the file itself if it is a URDF or MJCF, URDFs and MJCFs of the same name below the folder above the file's or those in
+``roots``, of several that whose folders have most names of the file's path, the file itself if it is a USD that can be
+read, robots that mjlab ships, and those of a checkout of MuJoCo Menagerie.
 """
 
 import os
@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from isaaclab_mujoco.errors import AssetNotFound, UserError
+from isaaclab_mujoco.errors import GIVE, AssetNotFound, UserError
 from mujoco_batches.assets import usd
 
 ENDINGS = (".urdf", ".xml", ".mjcf")
@@ -44,7 +44,7 @@ def _robot_file(name: str) -> Path:
     for end, file in given.items():
         if _stem(name).endswith(_stem(end)):
             if not Path(file).is_file():
-                raise UserError(f"--asset {end}={file}: the file does not exist")
+                raise UserError(f"{file} does not exist, and assets.yaml or --asset has it for {end}")
             return Path(file)
     path = Path(name)
     if path.suffix in ENDINGS and path.is_file():
@@ -52,9 +52,9 @@ def _robot_file(name: str) -> Path:
     tried = [f"{path.stem}{ending}" for ending in ENDINGS]
     folders = [path.parent.parent, *roots] if path.parent.is_dir() else roots
     for folder in folders:
-        for found in sorted(_files(folder)):
-            if found.name in tried:
-                return found
+        named = [file for file in sorted(_files(folder)) if file.name in tried]
+        if named:  # of several, that in folders of the names that the config says
+            return max(named, key=lambda file: len({*file.parent.parts} & {*path.parent.parts}))
     unread = ""
     if path.suffix in usd.ENDINGS and path.is_file():
         unread = usd.obstacle(path)
@@ -71,7 +71,7 @@ def _robot_file(name: str) -> Path:
         f"{name}: no URDF or MJCF is known for it. Tried {', '.join(tried)} in {places}, mjlab's robots "
         f"({'installed' if find_spec('mjlab') else 'mjlab is not installed'}) and Menagerie's "
         f"({VARIABLE} is {os.environ.get(VARIABLE) or 'not set'}){unread and f'; as to the USD, {unread}'}. "
-        f"Give one: the line '{path.name}: FILE' in assets.yaml, or --asset {path.name}=FILE before the script"
+        f"Give one: {GIVE.format(path.name)}"
     )
 
 

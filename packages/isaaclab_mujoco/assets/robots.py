@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isaaclab_mujoco.errors import NotSupported, UserError
+from isaaclab_mujoco.errors import GIVE, NotSupported, UserError
 from isaaclab_mujoco.import_hook import installed
 from mujoco_batches.assets import urdf_spec, usd
 from mujoco_batches.assets.asset import Asset, load
@@ -86,7 +86,8 @@ def breadth_first(asset: Asset) -> tuple[list[int], list[int]]:
 def _read(path: Path, name: str, cfg: Any) -> usd.Robot:
     """Read a USD file with the config's mass or density."""
     if any(x != 1.0 for x in getattr(cfg, "scale", None) or ()):
-        raise NotSupported(f"{name}: scale={cfg.scale} is not supported: give a file of that size, --asset NAME=FILE")
+        give = f"give a file of that size: {GIVE.format(name.rpartition('/')[2])}"
+        raise NotSupported(f"{name}: scale={cfg.scale} is not supported: {give}")
     if getattr(cfg, "variants", None):
         raise NotSupported(f"{name}: variants={cfg.variants} is not supported: give a file that selects them")
     own = getattr(cfg, "mass_props", None)

@@ -123,10 +123,10 @@ class Timeline(Fake):
 
 
 class Settings(Fake):
-    """``carb``'s settings, which start empty."""
+    """``carb``'s settings, which start with the server of assets alone, as messages name robots on it."""
 
     dotted = "carb.settings.Settings"
-    values: dict[str, Any] = {}  # noqa: RUF012
+    values: dict[str, Any] = {"/persistent/isaac/asset_root/cloud": "omniverse:/"}  # noqa: RUF012
 
     def get(self, path: str) -> Any:
         return self.values.get(path)

@@ -172,10 +172,16 @@ def test_a_robot_is_answered_by_the_first_file_that_is_known(tmp_path, monkeypat
         file.write_text("<robot/>")
     find._files.cache_clear()
     assert find.robot_file("omniverse://server/dog.usd") == beside
+    other = tmp_path / "small" / "urdf" / "dog.urdf"
+    other.parent.mkdir(parents=True)
+    other.write_text("<robot/>")
+    find._files.cache_clear()
+    assert find.robot_file("omniverse://server/big/usd/dog.usd") == beside
+    assert find.robot_file("omniverse://server/small/usd/dog.usd") == other
     (tmp_path / "assets.yaml").write_text("dog.usd: models/dog.urdf\ncat: cat.xml\n")
     find.read_assets_file(tmp_path / "assets.yaml")
     assert find.robot_file("https://x/dog.usd") == beside
-    with pytest.raises(UserError, match=r"cat=.*cat\.xml: the file does not exist"):
+    with pytest.raises(UserError, match=r"cat\.xml does not exist, and assets.yaml or --asset has it for cat"):
         find.robot_file("/x/cat.usd")
 
 
@@ -209,7 +215,11 @@ def test_names_that_a_robot_has_not_come_with_its_file(make):
     with pytest.raises(ValueError, match="hoof") as error:
         make(cfg)
     line = line_of(error.value)
-    assert ".*_hoof: []" in line and "legged.usd is " in line and line.endswith("--asset NAME=FILE")
+    assert (
+        ".*_hoof: []" in line
+        and "legged.usd is " in line
+        and line.endswith("'NAME: FILE' in assets.yaml, or --asset NAME=FILE before a script")
+    )
 
 
 def mdp_term(asset_cfg):

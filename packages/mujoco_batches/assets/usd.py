@@ -123,13 +123,17 @@ class _Reader:
     """Prims of one file, sorted into bodies, joints and shapes. Matrices are ``(4, 4)``, for columns."""
 
     def __init__(self, path: Path, mass: float, density: float) -> None:
-        from pxr import Tf, Usd, UsdGeom, UsdPhysics
+        from pxr import Tf, Usd, UsdGeom, UsdPhysics, UsdUtils
 
         self.path, self.mass, self.density = path, mass, density
+        collector = UsdUtils.CoalescingDiagnosticDelegate()  # else OpenUSD prints a line for each part that is missing
         try:
             self.stage = Usd.Stage.Open(str(path))
         except Tf.ErrorException as error:
             raise AssetError(f"{path}: OpenUSD cannot read it: {' '.join(str(error).split())}") from error
+        finally:
+            collector.TakeUncoalescedDiagnostics()
+            del collector
         self.top = self._top()
         self._check_references()
         self.meters = UsdGeom.GetStageMetersPerUnit(self.stage)
@@ -177,15 +181,19 @@ class _Reader:
 
     def _check_references(self) -> None:
         """Raise AssetError if files below the robot are missing; those of what is only seen do not matter."""
-        missing = {}
+        from pxr import Pcp
+
+        missing, sublayers = {}, {}
         for error in self.stage.GetCompositionErrors():
             prim = re.search(r"<(/[^>]*)>$", str(error.rootSite))
             place = prim.group(1) if prim else ""
-            file = re.search(r"@([^@]+)@", str(error))
-            if f"{place}/".startswith(f"{self.top.GetPath()}/") and "visual" not in place.lower():
-                missing[file.group(1) if file else str(error)] = place
-        if missing:
-            names = "; ".join(f"{file} of {place}" for file, place in missing.items())
+            file, *others = re.findall(r"@([^@]+)@", str(error)) or [str(error)]
+            if isinstance(error, Pcp.ErrorInvalidSublayerPath):
+                sublayers[file] = others[0]
+            elif f"{place}/".startswith(f"{self.top.GetPath()}/") and "visual" not in place.lower():
+                missing[file] = place
+        if missing:  # if a sublayer is, then the prims that it would have are
+            names = "; ".join(f"{file} of {place}" for file, place in (sublayers or missing).items())
             raise AssetError(f"{self.path}: it refers to what is not there or cannot be read: {names}")
 
     # frames

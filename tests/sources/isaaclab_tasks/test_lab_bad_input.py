@@ -72,6 +72,13 @@ def test_another_version_is_named(tmp_path):
     assert "is Isaac Lab 3.0.0; isaaclab_mujoco runs 2.0 to 2.3" in told(tmp_path)
 
 
+@pytest.mark.parametrize("module", ["isaaclab_mujoco", "isaaclab.envs"])
+def test_what_is_not_installed_is_named_with_the_package_that_brings_it(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)  # its import raises, as of a module that is missing
+    line = refused(WALK)
+    assert f"the module {module} is missing" in line and "pip install isaaclab-mujoco" in line
+
+
 def test_unknown_names_have_near_matches():
     assert "(did you mean Small-Walk-v0" in refused("isaaclab:small_lab:Small-Wlak-v0")
     assert "a_package_of_nobody is missing" in refused("isaaclab:a_package_of_nobody:Task")

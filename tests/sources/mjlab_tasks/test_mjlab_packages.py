@@ -38,6 +38,9 @@ def package(tmp_path_factory):
     for name, asked in (("pinned", "mjlab==1.2.0"), ("served", "mjlab[cu128]>=1.2")):
         files[f"{name}-repo/pyproject.toml"] = f"[project]\ndependencies = ['numpy', \"{asked}\"]\n"
         files[f"{name}-repo/src/{name}/__init__.py"] = broken
+    files["moved-repo/pyproject.toml"] = "[project]\ndependencies = ['mjlab>=1.2']\n"
+    files["moved-repo/src/moved/__init__.py"] = "from mjlab.utils.os import no_such_name"
+    files["sourced-repo/src/sourced/__init__.py"] = HALF.replace("Half", "Sourced")
     files["pointed-repo/pyproject.toml"] = "[project.entry-points.'mjlab.tasks']\npointed = 'pointed.registered'\n"
     files["pointed-repo/src/pointed/__init__.py"] = ""
     files["pointed-repo/src/pointed/registered.py"] = HALF.replace("Half", "Pointed")
@@ -145,6 +148,7 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
             r"pinned/__init__.py:2: TypeError: .*'no_such'; it asks for mjlab==1.2.0, and \d\S* is installed$",
         ),
         ("served:Task", r"served/__init__.py:2: TypeError: RewardTermCfg.* argument 'no_such'$"),
+        ("moved:Task", r"--task mjlab:moved:Task: .*'no_such_name' from 'mjlab.utils.os'.*; is it for mjlab \d\S*\?$"),
         ("swinging:Stacked-History", r"observations\['policy'\].flatten_history_dim is False, .* of the actor reads"),
         ("swinging:Points", r"swinging:Points: rl_cfg.actor.class_name: other:PointModel .* must be MLPModel"),
         ("untrained:Untrained-Task", "untrained:Untrained-Task has no settings of PPO: .* with an rl_cfg$"),
@@ -152,10 +156,17 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
 )
 def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
     monkeypatch.chdir(package)
-    for name in ("pinned", "served"):
+    for name in ("pinned", "served", "moved"):
         monkeypatch.syspath_prepend(package / f"{name}-repo" / "src")
     with pytest.raises(ValueError, match=message):
         find_spec(f"mjlab:{task}")
+
+
+def test_a_package_in_src_is_found_from_its_checkout(package, monkeypatch):
+    monkeypatch.chdir(package / "sourced-repo")
+    assert source.find_source("mjlab:sourced:Sourced-Task").package == "sourced"
+    with pytest.raises(ValueError, match=r"--task mjlab:no_such:Task: .* named 'no_such' here, in src/ or inst"):
+        source.find_source("mjlab:no_such:Task")
 
 
 def test_entry_points_of_a_checkout_register_its_tasks(package, monkeypatch):

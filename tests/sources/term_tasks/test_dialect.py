@@ -217,6 +217,18 @@ def test_dicts_get_functions_that_read_the_results_of_their_terms():
         sections.complete({"rewards": {"wide": framework.place}}, "")
 
 
+def test_equal_dicts_are_tried_once():
+    trial = LineTask(11)
+    sections, tried = TermSections(framework.facts(), lambda num_envs: trial), []
+    trial.try_step = lambda patches: tried.append(patches)
+    later = {"later": {"func": framework.make_easier_later, "params": {"term": "near", "weight": 9.0}}}
+    for weight in (1.0, 2.0, 1.0):
+        sections.complete({"rewards": {"smooth": weight}, "curriculum": dict(later)}, "")
+    for _ in range(2):  # loading a file again makes other functions, which may be others
+        sections.complete({"rewards": {"mine": lambda env: framework.near(env)}}, "")
+    assert [len(patches) for patches in tried] == [2, 2, 1, 1]
+
+
 def test_terms_in_words():
     lines = list(sections_in_words(LineTask(2).blocks[0]))
     assert lines[0] == "Observation terms of `policy`, with their columns: place 1, speed 1."

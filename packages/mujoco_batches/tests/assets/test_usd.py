@@ -450,6 +450,16 @@ def test_files_that_cannot_be_read_say_what_to_do(tmp_path, monkeypatch):
         usd.read(text)
 
 
-def test_missing_pictures_do_not_matter(tmp_path):
+def test_missing_pictures_do_not_matter_and_print_nothing(tmp_path, capfd):
     seen = 'def Xform "visuals" (references = @omniverse://server/skin.usd@)\n{\n}\n'
     assert isinstance(read(tmp_path, ARM[:-2] + seen + "}\n"), Asset)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_missing_sublayer_is_named_and_not_the_file_that_lacks_its_parts(tmp_path):
+    """As in what Isaac Sim's importer writes: NAME_physics.usd has NAME_base.usd as a sublayer, with the shapes."""
+    (tmp_path / "physics.usda").write_text('#usda 1.0\n(subLayers = [@base.usd@])\nover "colliders"\n{\n}\n')
+    shape = 'def Xform "shapes" (references = @physics.usda@</colliders/link>)\n{\n}\n'
+    layered = ARM[:-2] + shape + "}\n"
+    with pytest.raises(AssetError, match=r"cannot be read: base\.usd of \S*physics\.usda$"):
+        read(tmp_path, layered)
