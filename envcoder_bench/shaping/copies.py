@@ -9,6 +9,7 @@ as in training: a file with the baseline's reward is a copy of the baseline.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,8 @@ def _apart(first: Signature, second: Signature) -> float | None:
     return max((abs(a - b) / max(abs(a), abs(b)) for a, b in pairs if a != b), default=0.0)
 
 
-def _signature(text: str, types: Sequence[str]) -> Signature | None:
+@functools.lru_cache(maxsize=512)  # each candidate of a run is compared with many others
+def _signature(text: str, types: tuple[str, ...]) -> Signature | None:
     """Return the signature of each function that a text defines; None if it cannot be read."""
     try:
         source = shaping_source(text, types)

@@ -16,6 +16,7 @@ from envcoder_bench.run.lint import Judge, slowed
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.run_files import SlowFiles
+from envcoder_bench.shaping import copies
 
 HUMAN = "1.0 - pole_angle ** 2 - 0.01 * cart_vel.abs() - 0.005 * pole_vel.abs()"
 REWARDS = {
@@ -140,6 +141,15 @@ def test_a_reward_with_the_values_of_another_is_its_twin(prepared):
     assert lint.twins(REWARDS, texts["human"], None, {"good": values["good"], "twin": apart}) == {}
     constant = [np.ones(9), np.ones(9)]
     assert lint.twins(REWARDS, texts["human"], None, {"good": constant, "twin": constant}) == {}
+
+
+def test_each_text_is_read_once_however_many_are_twins(monkeypatch):
+    reads, read = [], copies.shaping_source
+    monkeypatch.setattr(copies, "shaping_source", lambda text, types: reads.append(text) or read(text, types))
+    texts = {f"n{k}": f"{REWARDS['good']}# read once, {k}\n" for k in range(9)}
+    values = {name: [np.arange(4.0)] for name in texts}
+    assert set(lint.twins(texts, "", None, values)) == {*texts} - {"n0"}
+    assert len(texts) <= len(reads) == len(set(reads))
 
 
 def test_what_fails_in_one_reward_costs_no_verdict_of_another(prepared, tmp_path, monkeypatch, capsys):

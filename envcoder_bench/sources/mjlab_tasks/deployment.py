@@ -73,7 +73,7 @@ def _ranges(block: Any) -> dict[str, list[float]]:
 def _observations(world: Any, block: Any, group: int) -> dict[str, Any]:
     """Return the terms that the actor of a group observes."""
     rows = slice(group * block.size, (group + 1) * block.size)
-    manager = next(m for m, own in block.observation_managers if own.start <= rows.start < own.stop)
+    manager = next(m for m, own in block.observations.managers if own.start <= rows.start < own.stop)
     by_group = block.dialect.observation_terms(manager)
     terms = [x for name in world.obs_sets["actor"] for x in by_group[name]]
     widths = block.dialect.observation_widths(manager)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,16 +16,17 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks import SECTIONS
-from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
-from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula, numbers_of, set_number
+from envcoder_bench.sources.term_tasks.curricula.of_groups import GroupCurricula
 from envcoder_bench.sources.term_tasks.curricula.settings import Settings, Shared
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing, rename_stream
-from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, misshapen, raised_in
+from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.graphs.parts import in_capture, side_by_side
 from envcoder_bench.sources.term_tasks.managers import Rewards, Terminations
+from envcoder_bench.sources.term_tasks.mixing import mixing_number
+from envcoder_bench.sources.term_tasks.observations import Observations
 from envcoder_bench.sources.term_tasks.patches import changes_terms, has_unknown_curricula, judges, judges_groups
-from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of
+from envcoder_bench.sources.term_tasks.terms import Contents, Term, TermTable, frozen, key_of, runs
 from envcoder_bench.sources.term_tasks.world import World
 
 ReportFault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
@@ -36,32 +36,29 @@ class Named:
     """A term's function, which draws random numbers in the name of the term.
 
     Attributes:
+        func: the function.
         cfg: the config with the parameters of some groups; None: those that it is called with.
     """
 
     def __init__(self, func: Any, name: str, settings: Settings) -> None:
-        self._func, self._name, self._settings = func, name, settings
+        self.func, self._name, self._settings = func, name, settings
         self.cfg: Any = None
         self.shared: Shared | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._settings.run(self.shared, functools.partial(self._called, args, kwargs), self._func)
+        return self._settings.run(self.shared, functools.partial(self._called, args, kwargs), self.func)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], users: Tensor | None) -> Any:
         rename_stream(self._name)
         if users is not None and len(args) > 1:  # an event, of some environments or of all
             ids = EnvIds.of(users) if args[1] is None else EnvIds.of(args[1].mask & users, args[1].as_subclass(Tensor))
             args = (args[0], ids, *args[2:])
-        return self._func(*args, **(kwargs if self.cfg is None else self._settings.dialect.get(self.cfg, "params")))
+        return self.func(*args, **(kwargs if self.cfg is None else self._settings.dialect.get(self.cfg, "params")))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # an object that is being copied has no attributes yet
             raise AttributeError(name)
-        return getattr(self._func, name)
-
-
-# in checkpoints, attributes that a curriculum has set in the environments of a block
-_TENSOR, _NUMBER = "env/tensor/", "env/number/"
+        return getattr(self.func, name)
 
 
 class Unlogged(dict[str, Tensor]):
@@ -90,6 +87,7 @@ class Block:
         cfg, configs: the config of its first group, and of each.
     """
 
+    observations: Observations
     event_manager: Any
     command_manager: Any
     termination_manager: Terminations
@@ -111,12 +109,11 @@ class Block:
         self.rows = rows = slice(groups.start * size, groups.stop * size)
         self.cfg, self.env = configs[0], world.view(rows, configs[0])
         self.groups, self.size, self.configs, self.draws = groups, size, configs, draws
-        self._faults, self._n = faults, rows.stop - rows.start
-        self._buffers = {name: x[rows] for name, x in buffers.items()}
+        self.faults, self._n = faults, rows.stop - rows.start
+        self.buffers = {name: x[rows] for name, x in buffers.items()}
         self._shapes = FixedShapes(self._n)
         self._device = torch.device(self.env.device)
         self._dt = torch.zeros(self._n, device=self._device)
-        self.observation_managers: list[tuple[Any, slice]] = []  # each with its environments of the block
         self._failed = False
         objects = _objects_of(self.env.scene)
         self.settings = Settings(self.dialect, size, self._device, objects, self._may_stop, self._stop_groups)
@@ -129,7 +126,7 @@ class Block:
     @property
     def reward_terms(self) -> Tensor:
         """The weighted reward terms of the last step: ``(n, columns)``."""
-        return self._buffers["terms"]
+        return self.buffers["terms"]
 
     @property
     def reward_scale(self) -> float:
@@ -145,10 +142,10 @@ class Block:
         except FAULTS as error:
             if self.world.parts.capturing:
                 raise
-            if not any(self._is_patched(self.cfg, section) for section in ("events", "commands", "curriculum")):
+            if not any(self.is_patched(self.cfg, section) for section in ("events", "commands", "curriculum")):
                 raise
             self._failed = True
-            self._faults(list(self.groups), raised_in("events, commands or curriculum", "", error))
+            self.faults(list(self.groups), raised_in("events, commands or curriculum", "", error))
 
     def load(self) -> None:
         """Construct the managers, in the order of mjlab."""
@@ -156,13 +153,13 @@ class Block:
         with self.drawing_in("events", -1):
             self._add("event_manager", dialect.event_manager(cfg, self.env))
         events = [
-            (name, term, self._name(term, f"events/{name}")) for name, term in dialect.event_terms(self.event_manager)
+            (name, term, self.named(term, f"events/{name}")) for name, term in dialect.event_terms(self.event_manager)
         ]
         commands = copy.deepcopy(dialect.terms(cfg, "commands"))  # a curriculum changes them
         with self.drawing_in("commands", -1):
             manager = dialect.command_manager(dialect.with_terms(cfg, "commands", commands), self.env)
             self._add("command_manager", manager)
-        self._load_observations()
+        self.observations = Observations(self)
         ends = Terminations(self._n, self._device)
         self._add("termination_manager", ends)
         self.ends = ends.table = self._table("terminations", "time_out")
@@ -186,27 +183,22 @@ class Block:
         setattr(self, name, manager)
         setattr(self.env, name, manager)
 
-    def _load_observations(self) -> None:
-        """Construct a manager of observations for each run of groups with the same ones."""
-        for first, last in runs([frozen(self.dialect.terms(cfg, "observations")) for cfg in self.configs]):
-            rows = slice(first * self.size, last * self.size)
-            env = self.part(rows)
-            with self.drawing_in("observations", -1, rows):
-                try:
-                    manager = self.dialect.observation_manager(self.configs[first], env)
-                except FAULTS as error:
-                    raise self._of_observation(first, env, error) from error
-            self._read_widths(manager)
-            for group, terms in self.dialect.observation_terms(manager).items():
-                for name, term in terms:
-                    self._name(term, f"observations/{group}/{name}")
-            self.observation_managers.append((manager, rows))
-
-    def _name(self, term: Any, name: str) -> Named:
+    def named(self, term: Any, name: str) -> Named:
         """Let the function of a term draw random numbers in its name."""
         named = Named(self.dialect.get(term, "func"), name, self.settings)
         self.dialect.put(term, "func", named)
         return named
+
+    def mixes(self) -> bool:
+        """Return whether an object that groups share keeps a number that follows from the environments of all."""
+        get = self.dialect.get
+        terms = [term for _, term in self._commands()]
+        terms += [term.func for table in (self.rewards, self.ends) for term in table.terms]
+        configs = [term for _, term in self.dialect.event_terms(self.event_manager)]
+        for manager, _ in self.observations.managers:
+            configs += [term for some in self.dialect.observation_terms(manager).values() for _, term in some]
+        terms += [get(cfg, "func").func for cfg in configs]
+        return len(self.groups) > 1 and any(mixing_number(term) is not None for term in terms)
 
     def startup(self) -> None:
         """Apply the events of mode ``startup``."""
@@ -246,7 +238,7 @@ class Block:
         used = [(term, weight) for term, (weight, used) in terms if used]
         weighted = [functools.partial(self._weighted, term, weight) for term, weight in used]
         parts = side_by_side(weighted, self.dialect.branches)
-        reward = self._buffers["reward"].zero_()
+        reward = self.buffers["reward"].zero_()
         for (term, _), part in zip(used, parts):
             if part is not None:
                 reward[term.rows] += part
@@ -260,7 +252,7 @@ class Block:
         part = value * weight * self.reward_scale
         clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
         if term.foreign:  # its NaN is a fault, except of unstable physics; beside graphs the dispatcher finds it
-            clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
+            clean = torch.where(self.buffers["unstable"][term.rows], clean, part)
             if not self.world.parts.captures and not bool(torch.isfinite(clean).all()):
                 message = f"the term '{term.name}' returned NaN or infinity"
                 self._fail(term, PatchError(term.section, term.name, message))
@@ -270,7 +262,7 @@ class Block:
 
     def _write(self, term: Term, values: Tensor) -> None:
         """Write the column of a term where it is used."""
-        rows = self._buffers["terms"][term.rows]
+        rows = self.buffers["terms"][term.rows]
         if isinstance(term.columns, int):
             target = rows[:, term.columns]
             target.copy_(values if term.users is None else torch.where(term.users, values, target))
@@ -326,20 +318,20 @@ class Block:
 
     def _stop_curriculum(self, group: int, name: str, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
-        if not any(self._is_patched(self.configs[group], section) for section in SECTIONS):
+        if not any(self.is_patched(self.configs[group], section) for section in SECTIONS):
             raise error
         self._stop_groups([group], raised_in("curriculum", name, error))
 
     def _may_stop(self) -> bool:
         """Return whether groups may be stopped now for numbers that their curriculum has set: a candidate's."""
-        return self._is_patched(self.cfg, "curriculum") and not self.world.parts.capturing
+        return self.is_patched(self.cfg, "curriculum") and not self.world.parts.capturing
 
     def _stop_groups(self, groups: Sequence[int], fault: PatchError) -> None:
         """Stop groups, and undo what their curriculum has set."""
         assert self.group_curricula is not None
         for group in groups:
             self.group_curricula.stop(group)
-        self._faults([self.groups.start + group for group in groups], fault)
+        self.faults([self.groups.start + group for group in groups], fault)
         self._update_settings(dropped=True)
 
     def _update_settings(self, dropped: bool = False) -> None:
@@ -388,47 +380,39 @@ class Block:
         before, self._before, self._contents = self._before, frozen(configs), Contents(configs)
         return self._before != before
 
-    def get_numbers(self) -> dict[str, Tensor]:
-        """Return the numbers of configs that a curriculum may have set."""
-        if self.group_curricula is not None:
-            return self.group_curricula.numbers()
-        if not self._has_curriculum:
-            return {}
-        numbers = {path: as_tensor(x) for path, _, _, x in self._numbers_of_terms()}
-        for name, x in self._set_by_curriculum().items():
-            numbers[f"{_TENSOR if isinstance(x, Tensor) else _NUMBER}{name}"] = as_tensor(x)
-        return numbers
+    def set_by_curricula(self) -> tuple[list[str], list[list[int]]]:
+        """Return the attributes of the environments that curricula, or other terms, have set, and which copies of
+        configs groups have."""
+        names = [name for name in vars(self.env) if name not in self._attributes]
+        return names, [] if self.group_curricula is None else self.group_curricula.groups_with_own()
 
-    def set_numbers(self, numbers: Mapping[str, Tensor]) -> None:
-        """Restore what ``get_numbers`` returned."""
+    def kept_by_curricula(self, names: Sequence[str], groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Return what curricula keep and set, for checkpoints; see ``set_by_curricula``."""
+        get, curricula = self.dialect.get, self.group_curricula
+        managers = [self.curriculum_manager]
+        if curricula is None:
+            configs = [term.cfg for _, term in self._commands()]
+            configs += [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
+        else:
+            configs = curricula.own(groups)
+            managers += [env.curriculum_manager for env in curricula.envs]
+        terms = [get(term, "func") for manager in managers for _, term in self.dialect.curriculum_terms(manager)]
+        attributes = {name: vars(self.env)[name] for name in names if name in vars(self.env)}
+        return {"terms": terms, "configs": configs, "attributes": attributes}
+
+    def reset_settings(self, names: Sequence[str], groups: Sequence[Sequence[int]]) -> None:
+        """Let nothing be set that a checkpoint has not."""
+        for name in {*vars(self.env)} - {*self._attributes, *names}:
+            delattr(self.env, name)
+        if self.group_curricula is not None:
+            self.group_curricula.reset_settings(groups)
+
+    def restored(self, kept: Mapping[str, Any]) -> None:
+        """Go on with what a checkpoint has given ``kept_by_curricula``."""
+        vars(self.env).update(kept["attributes"])
         self._may_have_new_settings = True
         if self.group_curricula is not None:
-            self.group_curricula.restore(numbers)
             self._update_settings(dropped=True)
-            return
-        for path, owner, key, x in list(self._numbers_of_terms()):
-            if path in numbers:
-                set_number(self.dialect, owner, key, number_of(numbers[path], x))
-        for name in self._set_by_curriculum():
-            delattr(self.env, name)
-        for path, x in numbers.items():
-            if path.startswith(_TENSOR):
-                setattr(self.env, path.removeprefix(_TENSOR), x.clone().to(self._device))
-            elif path.startswith(_NUMBER):
-                setattr(self.env, path.removeprefix(_NUMBER), x.item())
-
-    def _set_by_curriculum(self) -> dict[str, Any]:
-        """Return the tensors and numbers that a curriculum has set as attributes of the environments."""
-        kept = {name: x for name, x in vars(self.env).items() if name not in self._attributes}
-        return {name: x for name, x in kept.items() if isinstance(x, (Tensor, int, float))}
-
-    def _numbers_of_terms(self) -> Iterator[tuple[str, Any, Any, Any]]:
-        """Yield path, owner, key and value of the numbers, or tuples of numbers, in live configs."""
-        configs = [(f"commands/{name}", term.cfg) for name, term in self._commands()]
-        for table in (self.rewards, self.ends):
-            configs += [(f"{table.section}/{k}", term.cfg) for k, term in enumerate(table.terms)]
-        for path, config in configs:
-            yield from numbers_of(self.dialect, config, path)
 
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
@@ -436,11 +420,7 @@ class Block:
         with self._masked("events/reset"):
             if "reset" in self.event_manager.available_modes:
                 self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
-        step, name = self.draws.step, "observations/reset"
-        with self.drawing_in(name, step):
-            for manager, rows in self.observation_managers:
-                with self._stream(name, step, rows), FixedShapes(rows.stop - rows.start, name):
-                    manager.reset(EnvIds.of(mask[rows]))
+        self.observations.reset(mask)
         with self._masked("terms/reset"):
             self.rewards.reset(lambda rows: EnvIds.of(mask[rows]))
             if self.reward_manager.sums is not None:
@@ -485,108 +465,6 @@ class Block:
         finally:
             self._shapes.only = None
 
-    def observe(self) -> None:
-        """Compute the observations of the actor and the critic, once per step."""
-        with self.drawing_in("observations", self.draws.step):
-            for manager, rows in list(self.observation_managers):
-                try:
-                    with self._stream("observations", self.draws.step, rows):
-                        names = list(self.dialect.observation_terms(manager))
-                        calls = [functools.partial(self.dialect.observe, manager, name) for name in names]
-                        observed = dict(zip(names, side_by_side(calls, self.dialect.branches)))
-                except FAULTS as error:
-                    if self.world.parts.capturing:
-                        raise
-                    groups = range(rows.start // self.size, rows.stop // self.size)
-                    if not self._is_patched(self.configs[groups[0]], "observations"):
-                        raise
-                    self.observation_managers.remove((manager, rows))
-                    fault = self._of_observation(groups[0], self.part(rows), error)
-                    self._faults([self.groups.start + g for g in groups], fault)
-                    continue
-                for reader, groups in self.world.obs_sets.items():
-                    first = 0
-                    for x in (observed[group] for group in groups):
-                        assert isinstance(x, Tensor)
-                        self._buffers[reader][rows, first : first + x.shape[1]].copy_(x)
-                        first += x.shape[1]
-
-    def obs_widths(self) -> dict[str, int]:
-        """Return how many columns the actor, and the critic, of the first group read."""
-        return self._read_widths(self.observation_managers[0][0])
-
-    def _read_widths(self, manager: Any) -> dict[str, int]:
-        widths, of_groups = {}, self.dialect.observation_dims(manager)
-        for reader, groups in self.world.obs_sets.items():
-            for group in groups:
-                if group not in of_groups:  # mjlab skips it
-                    raise PatchError("observations", group, f"the observations '{group}' of the {reader} have no term")
-            dims: list[Any] = [of_groups[group] for group in groups]
-            if any(not isinstance(dim, tuple) or len(dim) != 1 for dim in dims):
-                raise PatchError(
-                    "observations",
-                    "",
-                    f"the observations of the {reader} ({', '.join(groups)}) must be one row of numbers",
-                )
-            widths[reader] = sum(dim[0] for dim in dims)
-        return widths
-
-    def _of_observation(self, group: int, env: Any, error: BaseException) -> PatchError:
-        """Return the fault of a group's observations: of the term that has not one row for each environment, if any."""
-        n, get = env.num_envs, self.dialect.get
-        for obs_group in self.dialect.terms(self.configs[group], "observations").values():
-            for name, term in self.dialect.group_terms(obs_group).items():
-                if term is None or inspect.isclass(get(term, "func")):
-                    continue
-                try:
-                    value = get(term, "func")(env, **get(term, "params"))
-                except FAULTS as raised:
-                    return raised_in("observations", name, raised)
-                shape = tuple(getattr(value, "shape", ()))
-                if not isinstance(value, Tensor) or len(shape) < 2 or shape[0] != n:
-                    return misshapen("observations", name, value, n, f"({n}, k)")
-        return raised_in("observations", "", error)
-
-    def set_by_curriculum(self) -> tuple[str, str] | None:
-        """Return section and name of what the first group has patched, and its curriculum has set to other numbers.
-
-        A curriculum that the group has patched, too, may set the terms that it names.
-        """
-        allowed = self._named_by_own_curriculum()
-        tables = {"rewards": self.rewards, "terminations": self.ends}
-        live = {
-            section: {term.name: term.cfg if term.shared is None else term.shared.of(0) for term in table.terms}
-            for section, table in tables.items()
-        }
-        live["commands"] = {name: term.cfg for name, term in self._commands()}
-        for section, terms in live.items():
-            registered, patched = (self.dialect.terms(cfg, section) for cfg in (self.world.cfg, self.configs[0]))
-            for name, cfg in terms.items():
-                if name not in registered or name in allowed:
-                    continue
-                before, asked, now = map(self._numbers, (registered[name], patched[name], cfg))
-                if any(x not in (before.get(key), now.get(key)) for key, x in asked.items()):
-                    return section, name
-        return None
-
-    def _named_by_own_curriculum(self) -> set[str]:
-        """Return the terms that the patched terms of the first group's curriculum name in their parameters."""
-        registered, patched = (self.dialect.terms(cfg, "curriculum") for cfg in (self.world.cfg, self.configs[0]))
-        names: set[str] = set()
-        for name, term in patched.items():
-            if registered.get(name) is not term:
-                names.update(x for x in self.dialect.get(term, "params").values() if isinstance(x, str))
-        return names
-
-    def _numbers(self, cfg: Any) -> dict[str, Any]:
-        """Return the numbers of a term's config, or a command's, and their ranges."""
-        if cfg is None:
-            return {}
-        get, ranges = self.dialect.get, self.dialect.get(cfg, "ranges")
-        values = {**self.dialect.values(cfg), **get(cfg, "params", {})}
-        values.update({} if ranges is None else self.dialect.values(ranges))
-        return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}
-
     # parts
 
     def rows_of(self, group: int) -> slice:
@@ -599,7 +477,7 @@ class Block:
 
     def _table(self, section: str, *attributes: str) -> TermTable:
         configs = [self.dialect.terms(cfg, section) for cfg in self.configs]
-        return TermTable(self.dialect, section, configs, self.size, attributes, self.part, copy.deepcopy, self._device)
+        return TermTable(self.dialect, section, configs, self.size, attributes, self.part, self._device)
 
     def _weight(self, term: Term) -> tuple[Any, bool]:
         """Return the weights of a term, a number or ``(rows,)``, and whether any is not 0."""
@@ -628,9 +506,11 @@ class Block:
         """Whether no curriculum sets weights of all groups."""
         return self.group_curricula is not None or not changes_terms(self.dialect, self.cfg)
 
-    def _is_patched(self, cfg: Any, section: str) -> bool:
+    def is_patched(self, cfg: Any, section: str) -> bool:
         """Return whether a config has other terms in a section than the registered one."""
-        return not same_terms(self.dialect.terms(cfg, section), self.dialect.terms(self.world.cfg, section))
+        sections = (self.dialect.terms(each, section) for each in (cfg, self.world.cfg))
+        terms, registered = ([(name, id(term)) for name, term in terms.items()] for terms in sections)
+        return terms != registered
 
     def _value(self, term: Term) -> Tensor | None:
         """Return a term's value; None if it has failed."""
@@ -654,7 +534,7 @@ class Block:
                 if self.world.parts.capturing:
                     raise
                 fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
-                own_curriculum = self.is_alone and self._is_patched(self.cfg, "curriculum")
+                own_curriculum = self.is_alone and self.is_patched(self.cfg, "curriculum")
                 if not (term.foreign or own_curriculum or self._is_changed(term)):
                     raise
                 self._fail(term, fault)
@@ -672,17 +552,17 @@ class Block:
         term.failed = True
         code = getattr(term.func, "__code__", None)
         error.line = code.co_firstlineno if term.foreign and code is not None else None
-        self._faults([self.groups.start + group for group in term.groups], error)
+        self.faults([self.groups.start + group for group in term.groups], error)
 
     # random numbers and fixed shapes
 
-    def _stream(self, name: str, step: int | Tensor, rows: slice) -> TermStream:
+    def stream(self, name: str, step: int | Tensor, rows: slice) -> TermStream:
         return TermStream(name, self.draws.seeds[rows], self.draws.lanes[rows], step)
 
     @contextmanager
     def drawing_in(self, name: str, step: int | Tensor, rows: slice = slice(None)) -> Iterator[None]:
         """Let the code inside the block draw in the name ``name``, for some environments of the block."""
-        with self._stream(name, step, rows), drawing(), torch.no_grad():
+        with self.stream(name, step, rows), drawing(), torch.no_grad():
             yield
 
     @contextmanager
@@ -693,20 +573,20 @@ class Block:
             yield
 
 
+def loaded(keys: Sequence[Any], make: Callable[[range], Block]) -> list[Block]:
+    """Construct a block for each run of groups with equal keys; groups that would mix in one get a block each.
+
+    Args:
+        make: constructs the block of some groups; its managers follow.
+    """
+    blocks = [make(range(first, last)) for first, last in runs(keys)]
+    for block in blocks:
+        block.load()
+    mixed = {group for block in blocks if block.mixes() for group in block.groups}
+    return loaded([(k, key) if k in mixed else (-1, key) for k, key in enumerate(keys)], make) if mixed else blocks
+
+
 def _objects_of(scene: Any) -> list[Any]:
     """Return what a scene holds, such as entities and sensors, and what these hold."""
     held = [x for value in vars(scene).values() for x in (value.values() if isinstance(value, Mapping) else (value,))]
     return [scene, *held]
-
-
-def same_terms(terms: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Return whether two sections have the same objects as terms."""
-    return terms is others or (
-        list(terms) == list(others) and all(term is others[name] for name, term in terms.items())
-    )
-
-
-def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the first and the last + 1 index of each run of equal keys."""
-    starts = [k for k in range(len(keys)) if k == 0 or keys[k] != keys[k - 1]]
-    return list(zip(starts, [*starts[1:], len(keys)]))

@@ -1,10 +1,14 @@
-"""The state of a world and its blocks: all tensors that their objects hold, by path."""
+"""The state of a world and its blocks: what their objects hold, by path, and what curricula keep and set."""
 
 from __future__ import annotations
 
+import copy
+import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,46 +18,37 @@ _SKIPPED = (
     "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
     "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
 )  # fmt: skip
-_SEPARATOR = "/"
+_SEPARATOR = " > "
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS = (dict, list, tuple, set)
 
 
 def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
-    """Return the objects whose tensors are state, by name."""
+    """Return the objects that are state, by name."""
     roots = world.held()
     for k, block in enumerate(blocks):
         roots[f"block {k}"] = {
             "events": block.event_manager,
             "commands": block.command_manager,
-            "observations": [manager for manager, _ in block.observation_managers],
+            "observations": [manager for manager, _ in block.observations.managers],
             "rewards": [term.func for term in block.rewards.terms],
             "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],
             "metrics": block.metrics_manager,
             "terminations": block.termination_manager,
         }
-    return {**roots, **_curricula(blocks)}
+    return roots
 
 
-def _curricula(blocks: Sequence[Any]) -> dict[str, Any]:
-    """Return the objects that are terms of curricula, by name."""
-    objects = {}
-    for k, block in enumerate(blocks):
-        envs = [] if block.group_curricula is None else block.group_curricula.envs
-        managers = [block.curriculum_manager, *(env.curriculum_manager for env in envs)]
-        terms = [term for manager in managers for _, term in block.dialect.curriculum_terms(manager)]
-        funcs = [block.dialect.get(term, "func") for term in terms]
-        objects.update((f"curriculum {k} {i}", x) for i, x in enumerate(funcs) if not isinstance(x, type(_walk)))
-    return objects
+def _is_plain(x: Any) -> bool:
+    """Return whether a value is None, a number or a text, or containers of these."""
+    if type(x) in _CONTAINERS:
+        return all(map(_is_plain, (*x, *x.values()) if type(x) is dict else x))
+    return type(x) in _PLAIN
 
 
-def _numbers(value: Any) -> dict[str, Any]:
-    """Return the numbers that an object has as attributes, and those that are None."""
-    attributes = getattr(value, "__dict__", {}).items()
-    return {name: x for name, x in attributes if isinstance(x, (int, float, type(None)))}
-
-
-def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, tensor, and its owner, of everything that a value holds, and numbers if asked for."""
+def _walk(value: Any, path: str, seen: set[int], plain: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, tensor, and its owner, of everything that a value holds, and copies of plain values if asked for."""
     if isinstance(value, (str, bytes, int, float, bool, type(None), torch.device, type)) or (
         callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
     ):
@@ -72,51 +67,48 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
         items = iter(getattr(value, "__dict__", {}).items())
     for name, x in list(items):
         inner = f"{path}{_SEPARATOR}{name}"
-        number = numbers and isinstance(x, (int, float, str, type(None))) and name not in _SKIPPED
-        if number or isinstance(x, Tensor):
+        if isinstance(x, Tensor):
             yield inner, x, (value, name)
-        elif name not in _SKIPPED:
-            yield from _walk(x, inner, seen, numbers)
+        elif name in _SKIPPED:
+            continue
+        elif plain and (isinstance(x, np.generic) or _is_plain(x)):
+            yield inner, x.item() if isinstance(x, np.generic) else copy.deepcopy(x), (value, name)
+        else:
+            yield from _walk(x, inner, seen, plain)
 
 
-def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, value and owner of the tensors that objects keep between steps, and of numbers if asked for."""
+def _walk_all(world: Any, blocks: Sequence[Any], roots: Mapping[str, Any], plain: bool) -> Iterator[Any]:
     seen: set[int] = {id(world), id(world.scene), id(world.sim), *map(id, blocks)}
-    for name, root in _roots(world, blocks).items():
-        yield from _walk(root, name, seen, numbers)
+    for name, root in roots.items():
+        yield from _walk(root, name, seen, plain)
+
+
+def held(world: Any, blocks: Sequence[Any], plain: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, value and owner of the tensors that objects keep between steps, and of plain values if asked for."""
+    return _walk_all(world, blocks, _roots(world, blocks), plain)
 
 
 def held_by(value: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what one object keeps, as ``held`` with numbers; objects with an id in ``seen`` are left out."""
-    return _walk(value, "", set() if seen is None else seen, numbers=True)
+    """Yield what one object keeps, as ``held`` with plain values; objects with an id in ``seen`` are left out."""
+    return _walk(value, "", set() if seen is None else seen, plain=True)
 
 
-def as_tensor(x: Any) -> Tensor:
-    """Return a tensor, a number or a tuple of numbers as a tensor that has all digits."""
-    if isinstance(x, Tensor):
-        return x
-    result = torch.tensor(x)
-    return torch.tensor(x, dtype=torch.float64) if result.is_floating_point() else result
-
-
-def number_of(saved: Tensor, present: Any) -> Any:
-    """Return a number, or a tuple or list as ``present``, of which ``as_tensor`` has made a tensor."""
-    values = saved.tolist()
-    return type(present)(values) if isinstance(values, list) else values
+def _kept(blocks: Sequence[Any], notes: Sequence[Any]) -> dict[str, Any]:
+    return {f"curriculum {k}": block.kept_by_curricula(*note) for k, (block, note) in enumerate(zip(blocks, notes))}
 
 
 def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies of everything on the CPU."""
     state = {f"live/{key}": x for key, x in live.items()}
     state["world/steps"] = torch.tensor(world.steps)
-    for path, x, _ in held(world, blocks):
-        state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
-    for path, value in _curricula(blocks).items():
-        for name, x in _numbers(value).items():
-            state[f"number/{path}/{name}"] = torch.empty(0) if x is None else as_tensor(x)
+    notes, plain = [block.set_by_curricula() for block in blocks], {}
+    for path, x, _ in _walk_all(world, blocks, {**_roots(world, blocks), **_kept(blocks, notes)}, True):
+        if isinstance(x, Tensor):
+            state[f"held/{path}"] = x
+        else:
+            plain[path] = x
+    state["plain"] = _packed((notes, plain))
     state.update(world.get_simulation())
-    for k, block in enumerate(blocks):
-        state.update({f"numbers {k}/{path}": x for path, x in block.get_numbers().items()})
     return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
 
 
@@ -126,33 +118,52 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
         x.copy_(state[f"live/{key}"])
     world.set_simulation(state)
     world.count(int(state["world/steps"]))
-    for k, block in enumerate(blocks):
-        prefix = f"numbers {k}/"
-        block.set_numbers({key[len(prefix) :]: x for key, x in state.items() if key.startswith(prefix)})
-    for path, value in _curricula(blocks).items():
-        prefix = f"number/{path}/"
-        for name in _numbers(value):
-            object.__delattr__(value, name)
-        for key, x in state.items():
-            if key.startswith(prefix):
-                object.__setattr__(value, key.removeprefix(prefix), x.item() if x.numel() else None)
-    # buffers that appear with the first value exist in the saved state, or in the live one, alone
-    owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
-    for path, (x, owner) in owners.items():
-        saved_x = state.get(f"held/{path}")
-        if saved_x is None:
-            _forget(owner)
-        elif isinstance(x, Tensor) and x.shape == saved_x.shape:
-            x.copy_(saved_x)
-        else:
-            assign(owner, saved_x.to(world.device) if isinstance(x, Tensor) else saved_x.item())
-    roots = _roots(world, blocks)
-    for key, saved_x in state.items():
-        path = key.removeprefix("held/")
-        if key.startswith("held/") and path not in owners:
-            assign(_owner(roots, path), saved_x.to(world.device).clone())
+    notes, values = _unpacked(state["plain"])
+    values.update({key.removeprefix("held/"): x for key, x in state.items() if key.startswith("held/")})
+    for block, note in zip(blocks, notes):
+        block.reset_settings(*note)
+    kept = _kept(blocks, notes)
+    roots = {**_roots(world, blocks), **kept}
+    _replace(roots, list(_walk_all(world, blocks, roots, True)), values, world.device)
+    for block, each in zip(blocks, kept.values()):
+        block.restored(each)
     world.sense()
     world.sensed()
+
+
+def _packed(value: Any) -> Tensor:
+    """Return plain data as a tensor of bytes."""
+    content = io.BytesIO()
+    torch.save(value, content)
+    return torch.frombuffer(bytearray(content.getvalue()), dtype=torch.uint8)
+
+
+def _unpacked(content: Tensor) -> Any:
+    return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+
+
+def _replace(
+    roots: Mapping[str, Any],
+    rows: Sequence[tuple[str, Any, Any]],
+    values: Mapping[str, Any],
+    device: torch.device,
+) -> None:
+    """Give what ``rows`` of ``roots`` are about the values at the same paths; what has come since then is removed."""
+    parts = [path.split(_SEPARATOR) for path in values]
+    holders = {_SEPARATOR.join(names[:k]) for names in parts for k in range(1, len(names))}
+    live = {path for path, _, _ in rows}
+    for path, _, owner in reversed(rows):
+        if path in values:
+            put(owner, values[path], device)
+        elif path not in holders and path.rpartition(_SEPARATOR)[0] in holders:
+            _forget(owner)
+    for path, x in values.items():
+        if path not in live:
+            try:
+                put(_owner(roots, path), x, device)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                message = f"{path} of a checkpoint is not restored: the task has not constructed what holds it"
+                warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _owner(roots: Mapping[str, Any], path: str) -> tuple[Any, Any]:
@@ -171,12 +182,35 @@ def _part(value: Any, name: str) -> Any:
 
 
 def _forget(owner: tuple[Any, Any]) -> None:
-    """Remove a buffer that did not exist yet."""
+    """Remove what did not exist yet."""
     value, name = owner
-    if isinstance(value, dict):
+    if isinstance(value, (dict, list)):
         del value[name]
     else:
-        object.__setattr__(value, name, None)
+        object.__delattr__(value, name)
+
+
+def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
+    """Put a copy of a value where ``held`` has read one; tensors, dicts and lists stay the same objects."""
+    holder, name = owner
+    if isinstance(holder, (list, tuple)):
+        old = holder[int(name)] if int(name) < len(holder) else None
+    else:
+        old = holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+    if isinstance(value, Tensor):
+        if isinstance(old, Tensor) and old.shape == value.shape:
+            old.copy_(value)
+        elif not isinstance(holder, tuple):
+            assign(owner, value.to(device, copy=True))
+        return
+    value = copy.deepcopy(value)
+    if isinstance(value, dict) and isinstance(old, dict):
+        old.clear()
+        old.update(value)
+    elif isinstance(value, list) and isinstance(old, list):
+        old[:] = value
+    elif (type(old) is not type(value) or old != value) and not isinstance(holder, tuple):
+        assign(owner, value)
 
 
 def assign(owner: tuple[Any, Any], x: Any) -> None:
@@ -185,6 +219,6 @@ def assign(owner: tuple[Any, Any], x: Any) -> None:
     if isinstance(value, dict):
         value[name] = x
     elif isinstance(value, list):
-        value[int(name)] = x
+        value[int(name) : int(name) + 1] = [x]
     else:
         object.__setattr__(value, name, x)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from envcoder_bench.sources.term_tasks.block import Block
+from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.facts import TermFacts
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.patches import Patches, changes_terms, in_module, only_weights, patched
@@ -144,8 +145,52 @@ class TermSections:
         for error in task.faults.values():
             raise error
         block = task.blocks[0]
-        if (overridden := block.set_by_curriculum()) is not None:
+        if (overridden := set_by_curriculum(block)) is not None:
             section, name = overridden
             message = f"the curriculum sets the numbers of {section}['{name}'] from the first step on"
             raise PatchError(section, name, f"{message}: patch or remove it in curriculum, too")
-        return list(self._facts.dialect.terms(block.cfg, "rewards")), block.obs_widths()
+        return list(self._facts.dialect.terms(block.cfg, "rewards")), block.observations.widths()
+
+
+def set_by_curriculum(block: Block) -> tuple[str, str] | None:
+    """Return section and name of what the first group has patched, and its curriculum has set to other numbers.
+
+    A curriculum that the group has patched, too, may set the terms that it names.
+    """
+    dialect, allowed = block.dialect, _named_by_own_curriculum(block)
+    tables = {"rewards": block.rewards, "terminations": block.ends}
+    live = {
+        section: {term.name: term.cfg if term.shared is None else term.shared.of(0) for term in table.terms}
+        for section, table in tables.items()
+    }
+    live["commands"] = {name: term.cfg for name, term in dialect.command_terms(block.command_manager)}
+    for section, terms in live.items():
+        registered, of_group = (dialect.terms(cfg, section) for cfg in (block.world.cfg, block.configs[0]))
+        for name, cfg in terms.items():
+            if name not in registered or name in allowed:
+                continue
+            before, asked, now = (_numbers(dialect, x) for x in (registered[name], of_group[name], cfg))
+            if any(x not in (before.get(key), now.get(key)) for key, x in asked.items()):
+                return section, name
+    return None
+
+
+def _named_by_own_curriculum(block: Block) -> set[str]:
+    """Return the terms that the patched terms of the first group's curriculum name in their parameters."""
+    dialect = block.dialect
+    registered, of_group = (dialect.terms(cfg, "curriculum") for cfg in (block.world.cfg, block.configs[0]))
+    names: set[str] = set()
+    for name, term in of_group.items():
+        if registered.get(name) is not term:
+            names.update(x for x in dialect.get(term, "params").values() if isinstance(x, str))
+    return names
+
+
+def _numbers(dialect: Dialect, cfg: Any) -> dict[str, Any]:
+    """Return the numbers of a term's config, or a command's, and their ranges."""
+    if cfg is None:
+        return {}
+    get, ranges = dialect.get, dialect.get(cfg, "ranges")
+    values = {**dialect.values(cfg), **get(cfg, "params", {})}
+    values.update({} if ranges is None else dialect.values(ranges))
+    return {key: x for key, x in values.items() if isinstance(x, (int, float, tuple))}

@@ -55,7 +55,7 @@ def learned(facts: F, make: Callable[[F, int], TermTask], names: Callable[[Any],
     trial = make(facts, 2)
     trial.try_step()
     block = trial.blocks[0]
-    own_widths, terms = block.obs_widths(), len(facts.dialect.terms(block.configs[0], "rewards"))
+    own_widths, terms = block.observations.widths(), len(facts.dialect.terms(block.configs[0], "rewards"))
     widths = {**{name: width + SPARE_COLUMNS for name, width in own_widths.items()}, "terms": terms + SPARE_TERMS}
     notes = "\n".join(f"- {line}" for line in (*names(trial.world), *sections_in_words(block)))
     reads = trial.world.has_read_rewards

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import span
-from envcoder_bench.sources.term_tasks.block import Block, runs
+from envcoder_bench.sources.term_tasks.block import Block, loaded
 from envcoder_bench.sources.term_tasks.checkpoint import held, restore, saved
 from envcoder_bench.sources.term_tasks.draws import Draws, TermStream, drawing
 from envcoder_bench.sources.term_tasks.facts import TermFacts
@@ -137,15 +137,14 @@ class TermTask(Task):
         self.world.count(0)
         self.world.group_size = size
         self.world.place(groups.seeds, groups.lanes)
-        self.blocks: list[Block] = []
+
+        def block(of_block: range) -> Block:
+            rows = slice(of_block.start * size, of_block.stop * size)
+            draws, own = Draws(groups.seeds[rows], groups.lanes[rows]), configs[of_block.start : of_block.stop]
+            return Block(self.world, of_block, size, own, draws, self._note, self._buffers)
+
         with self.quiet():
-            for first, last in runs(block_keys(dialect, configs, self.world.reads_rewards)):
-                rows = slice(first * size, last * size)
-                draws = Draws(groups.seeds[rows], groups.lanes[rows])
-                of_block, shared = range(first, last), (draws, self._note, self._buffers)
-                self.blocks.append(Block(self.world, of_block, size, configs[first:last], *shared))
-            for block in self.blocks:
-                block.load()
+            self.blocks = loaded(block_keys(dialect, configs, self.world.reads_rewards), block)
             self.startup()
             ring, shifted = self.rings()
             for _, _, (owner, _) in list(held(self.world, self.blocks)):
@@ -322,7 +321,7 @@ class TermTask(Task):
     def _observe(self) -> None:
         self.world.sensed()
         for block in self.blocks:
-            block.observe()
+            block.observations.compute()
         if self._begun or self.erring is not nullcontext:
             self.reader.refresh()
 

@@ -6,6 +6,7 @@ it, and each environment has a weight for it: 1,000 settings of weights are one 
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import operator
@@ -101,6 +102,12 @@ def frozen(value: Any) -> Any:
     return ("object", id(value)) if isinstance(value, Tensor) else (type(value).__name__, value)
 
 
+def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the first and the last + 1 index of each run of equal keys."""
+    starts = [k for k in range(len(keys)) if k == 0 or keys[k] != keys[k - 1]]
+    return list(zip(starts, [*starts[1:], len(keys)]))
+
+
 class Contents:
     """The objects that configs hold, which are compared in less time than ``frozen`` takes."""
 
@@ -160,7 +167,6 @@ class TermTable:
         size: environments of a group.
         attributes: attributes of a config that make it distinct.
         make_env: returns the view of some environments of the block.
-        clone: copies a config, so that resolving it changes no other.
     """
 
     def __init__(
@@ -171,7 +177,6 @@ class TermTable:
         size: int,
         attributes: Sequence[str],
         make_env: MakeEnv,
-        clone: Callable[[Any], Any],
         device: torch.device,
     ) -> None:
         self.dialect, self.section, self.configs, self.size, self.device = dialect, section, configs, size, device
@@ -190,17 +195,15 @@ class TermTable:
         self.terms: list[Term] = []
         for name, term_key in merged_order(list(distinct.values()), key):
             groups = users[name, term_key]
-            self.terms.append(self._term(name, configs[min(groups)][name], groups, make_env, clone))
+            self.terms.append(self._term(name, configs[min(groups)][name], groups, make_env))
 
-    def _term(
-        self, name: str, cfg: Any, groups: dict[int, int], make_env: MakeEnv, clone: Callable[[Any], Any]
-    ) -> Term:
+    def _term(self, name: str, cfg: Any, groups: dict[int, int], make_env: MakeEnv) -> Term:
         first, last = min(groups), max(groups)
         try:
             try:
                 rows = slice(first * self.size, (last + 1) * self.size)
                 env = make_env(rows)
-                resolved = resolve(self.dialect, clone(cfg), env)
+                resolved = resolve(self.dialect, copy.deepcopy(cfg), env)
                 if first > 0 or last < len(self.configs) - 1:
                     # it may read what has no view of some environments
                     _try(self.dialect.get(resolved, "func"), env, self.dialect.get(resolved, "params"))
@@ -208,7 +211,7 @@ class TermTable:
                 first, last = 0, len(self.configs) - 1
                 rows = slice(0, (last + 1) * self.size)
                 env = make_env(rows)
-            resolved = resolve(self.dialect, clone(cfg), env)  # what it keeps is as new
+            resolved = resolve(self.dialect, copy.deepcopy(cfg), env)  # what it keeps is as new
         except FAULTS as error:
             raise raised_in(self.section, name, error) from error
         used = torch.tensor([group in groups for group in range(first, last + 1)], device=self.device)

@@ -12,7 +12,7 @@ from envcoder_bench.sources.term_tasks.dialect import Dialect
 
 def sections_in_words(block: Any) -> Iterator[str]:
     """Yield a line for each group of observations, and for each section of a block's config with terms."""
-    dialect, (manager, _) = block.dialect, block.observation_managers[0]
+    dialect, (manager, _) = block.dialect, block.observations.managers[0]
     for group, widths in dialect.observation_widths(manager).items():
         columns = ", ".join(f"{name} {width}" for name, width in widths.items())
         yield f"Observation terms of `{group}`, with their columns: {columns}."

@@ -207,7 +207,7 @@ def test_sensors_err_where_the_task_observes_and_nothing_else_notices(walk):
     data = env.task.world.scene["robot"].data
     states = {name: getattr(data, name) for name in ("joint_pos", "joint_vel", "root_pos_w", "root_lin_vel_b")}
     block = env.task.blocks[0]
-    widths = block.dialect.observation_widths(block.observation_managers[0][0])["policy"]
+    widths = block.dialect.observation_widths(block.observations.managers[0][0])["policy"]
     twins = obs[: SMALL.episodes].repeat(1 + SMALL.draws, 1)  # with the task's own noise
     errors = dict(zip(widths, (obs - twins)[:, : sum(widths.values())].abs().split([*widths.values()], dim=1)))
     sizes = {"gravity": 0.06, "spin": 0.2 * 0.2 + 0.2 * 0.06, "joint_pos": 0.01}

@@ -35,7 +35,7 @@ def test_the_properties_are_those_of_mjlab_s_exporter(task, exported):
     from mjlab.rl.exporter_utils import get_base_metadata, list_to_csv_str
 
     env = task.blocks[0].env
-    env.observation_manager = task.blocks[0].observation_managers[0][0]
+    env.observation_manager = task.blocks[0].observations.managers[0][0]
     theirs = get_base_metadata(env, "")
     written = {x.key: x.value for x in onnx.load(exported / "policy.onnx").metadata_props}
     for name in theirs.keys() - {"run_path"}:

@@ -91,7 +91,7 @@ def test_sensors_err_and_late_actions_are_observed_as_they_were_asked(g1):
     with torch.no_grad():
         obs = env.begin_all(EVALUATION_STEP)
         block = task.blocks[0]
-        names = block.dialect.observation_widths(block.observation_managers[0][0])["actor"]
+        names = block.dialect.observation_widths(block.observations.managers[0][0])["actor"]
         sizes = {"base_lin_vel": 0.1, "base_ang_vel": 0.2, "projected_gravity": 0.06}
         sizes |= {"joint_pos": 0.01, "joint_vel": 1.5}
         twins = obs[: SMALL.episodes].repeat(1 + SMALL.draws, 1)  # with the task's own noise

@@ -1,6 +1,5 @@
 """Distinct terms are evaluated once, for the groups that use them."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +17,7 @@ def table_of(configs, attributes=()):
         n = rows.stop - rows.start
         return SimpleNamespace(num_envs=n, rows=rows, scene={"robot": None}, x=torch.arange(rows.start, rows.stop))
 
-    return TermTable(MjlabDialect(), "rewards", configs, N, attributes, make_env, copy.deepcopy, torch.device("cpu"))
+    return TermTable(MjlabDialect(), "rewards", configs, N, attributes, make_env, torch.device("cpu"))
 
 
 def reward(func, weight=1.0, **params):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import torch
 
-from envcoder_bench.sources.term_tasks.block import Block, runs
+from envcoder_bench.sources.term_tasks.block import Block, loaded
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.draws import Draws
@@ -347,14 +347,14 @@ class LineTask:
     def load(self, patches):
         world, self.faults = self.world, {}
         configs = patched(world.dialect, world.cfg, patches, "policy")
-        self.blocks, self.steps = [], 0
-        for first, last in runs(block_keys(world.dialect, configs)):
-            rows = slice(first * self.size, last * self.size)
-            draws, groups = Draws(self.seeds[rows], self.lanes[rows]), range(first, last)
-            block = Block(world, groups, self.size, configs[first:last], draws, self._note, self.buffers)
-            self.blocks.append(block)
-        for block in self.blocks:
-            block.load()
+        self.steps = 0
+
+        def block(groups):
+            rows = slice(groups.start * self.size, groups.stop * self.size)
+            draws, own = Draws(self.seeds[rows], self.lanes[rows]), configs[groups.start : groups.stop]
+            return Block(world, groups, self.size, own, draws, self._note, self.buffers)
+
+        self.blocks = loaded(block_keys(world.dialect, configs), block)
         self._begin(torch.ones(len(self.seeds), dtype=torch.bool))
 
     def _note(self, groups, error):
@@ -372,7 +372,7 @@ class LineTask:
             block.attempt(block.command, mask[rows])
         self.world.age.masked_fill_(mask, 0)
         for block in self.blocks:
-            block.observe()
+            block.observations.compute()
 
     def step(self, push):
         """Push the bodies of all groups by ``push`` ``(size,)``; return the results of the step."""
@@ -420,5 +420,5 @@ class LineFacts(TermFacts):
 def facts():
     widths = {**WIDTHS, "terms": 16}
     sets = {"actor": ("policy",), "critic": ("critic",)}
-    own = LineTask(2).blocks[0].obs_widths()
+    own = LineTask(2).blocks[0].observations.widths()
     return LineFacts(dialect=DictDialect(), measure=None, train={}, obs_sets=sets, widths=widths, own_widths=own)

@@ -1,8 +1,9 @@
 """What curricula set for single groups: isolation, checkpoints, restarts and faults."""
 
+import dict_framework
 import pytest
 import torch
-from dict_framework import LineTask, near, registered
+from dict_framework import Goal, LineTask, registered
 
 N, STEPS = 4, 40
 
@@ -164,9 +165,87 @@ class Counts:
         near_cfg(env)["weight"] = 1.0 + 0.1 * self.calls + self.mean
 
 
-@pytest.mark.parametrize("func", [by_a_float, by_a_tensor, lighter, Counts], ids=lambda func: func.__name__)
+def by_notes(env, env_ids):
+    if not hasattr(env, "notes"):
+        env.notes, env.phase, env.is_late = {"calls": {0: 0.1}}, "early", False
+    env.notes["calls"][0] += 0.1
+    env.is_late = round(env.notes["calls"][0] * 1e9) % 3 == 0
+    env.phase = {"early": "middle", "middle": "late", "late": "early"}[env.phase]
+    near_cfg(env)["weight"] = len(env.phase) + env.notes["calls"][0] + 10.0 * env.is_late
+
+
+class Notes:
+    """A term of a curriculum that keeps values of all kinds, some of which come with its calls."""
+
+    def __init__(self, cfg, env):
+        self.phase, self.widths, self.sums = "early", [], {}
+
+    def __call__(self, env, env_ids):
+        self.phase = {"early": "late", "late": "early"}[self.phase]
+        self.widths.append((len(self.phase), self.phase == "late"))
+        self.sums.setdefault(self.phase, torch.zeros(env.num_envs)).add_(env.place().abs())
+        self.best = max(float(self.sums[self.phase].max()), getattr(self, "best", 0.0))
+        cfg = near_cfg(env)
+        cfg["weight"] = 1.0 + len(self.widths) % 3 + self.widths[-1][0] + self.best
+        cfg["params"]["kind"] = self.phase
+        cfg["params"].setdefault("more", {})[self.phase] = self.best
+
+
+def kinds_of_width(env, env_ids):
+    """Plain, as the one by chance that follows."""
+    params = env.reward_manager.get_term_cfg("near")["params"]
+    by_chance = float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0
+    if by_chance > 0.5:
+        params["kind"] = "late" if params["kind"] == "early" else "early"
+        params["squared"] = by_chance > 0.75
+        params["more"] = {"late": by_chance}
+
+
+def of_kind(env, width=1.0, kind="early", squared=False, more=None):
+    place = env.place() * (2.0 if kind == "late" else 1.0) + sum((more or {}).values())
+    return torch.exp(-(place.square() if squared else place.abs()) / width)
+
+
+def with_kinds():
+    return with_near(func=of_kind, weight=2, params={"width": 0.5, "kind": "early"})
+
+
+class Levels(Goal):
+    """A command that keeps numbers and texts."""
+
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.level, self.names = 0.1, ["low"]
+
+    def reset(self, env_ids):
+        super().reset(env_ids)
+        self.level = 0.9 * self.level + 0.1
+        self.names = ["high", *self.names[:2]]
+
+    def compute(self, dt):
+        super().compute(dt)
+        self.value *= self.level + 0.01 * len(self.names)
+
+
+FUNCS = [by_a_float, by_a_tensor, by_notes, lighter, Counts, Notes, kinds_of_width]
+
+
+@pytest.mark.parametrize("func", FUNCS, ids=lambda func: func.__name__)
 def test_curricula_go_on_from_a_checkpoint(func):
-    assert_resumes(func, lambda: with_near(func=near, weight=2))
+    assert_resumes(func, with_kinds)
+
+
+def test_commands_go_on_from_a_checkpoint_and_begin_anew(monkeypatch):
+    monkeypatch.setattr(dict_framework, "Goal", Levels)
+    assert_resumes(lighter, registered)
+    task = LineTask(N)
+    first = task.get_state()
+    levels = task.blocks[0].command_manager["goal"]
+    names = levels.names
+    driven(task, 20)
+    assert levels.level > 0.2 and len(levels.names) == 3
+    task.set_state(first)
+    assert (levels.level, levels.names) == (0.1 * 0.9 + 0.1, names)
 
 
 # faults

@@ -46,6 +46,11 @@ def by_a_list(env, env_ids):
     env.reward_manager.get_term_cfg("near")["weight"] = [0.5, 1.0, 2.0][env.common_step_counter % 3]
 
 
+def by_a_number_of_the_group(env, env_ids):
+    if env.common_step_counter % env.command_manager.cfg.goal.period == 0:
+        env.reward_manager.get_term_cfg("near")["weight"] = 3.0
+
+
 def in_two_rhythms(env, env_ids):
     if env.common_step_counter % 4 == 0:
         env.reward_manager.get_term_cfg("near")["weight"] = 2.0
@@ -117,6 +122,7 @@ class Counts:
         (at_any_step, list(range(10))),
         (from_the_left, list(range(10))),
         (by_a_list, list(range(10))),
+        (by_a_number_of_the_group, list(range(10))),
         (in_two_rhythms, list(range(10))),
     ],
 )
@@ -165,7 +171,7 @@ def test_a_call_that_is_left_out_would_have_done_nothing(function, monkeypatch):
     task = LineTask(N, patches_of(function), seeds=[0, 0, 1], cfg=registered())
     assert len(task.blocks) == 1
     results = driven(task)
-    monkeypatch.setattr(GroupCurricula, "_may_act", lambda self, name, group, steps: True)
+    monkeypatch.setattr(GroupCurricula, "_may_act", lambda self, name, steps: True)
     expected = driven(LineTask(N, patches_of(function), seeds=[0, 0, 1], cfg=registered()))
     for mine, others in zip(results, expected):
         assert all(torch.equal(mine[name], x) for name, x in others.items())

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sources.term_tasks.checkpoint import as_tensor, number_of
+from envcoder_bench.sources.term_tasks.checkpoint import assign
 from envcoder_bench.sources.term_tasks.curricula.plain import plain
 from envcoder_bench.sources.term_tasks.curricula.settings import Shared
 from envcoder_bench.sources.term_tasks.dialect import Dialect
@@ -70,7 +70,7 @@ class GroupCurricula:
                 name, copier = f"{term.section}/{term.name}", self._copier_of(term)
                 term.shared = Shared(name, term, term.cfg, groups, copier, functools.partial(key_of, dialect))
                 settings.others.append(term.shared)
-        for manager, rows in block.observation_managers:
+        for manager, rows in block.observations.managers:
             groups = range(rows.start // block.size, rows.stop // block.size)
             for section, terms in dialect.observation_terms(manager).items():
                 for name, term in terms:
@@ -125,14 +125,14 @@ class GroupCurricula:
 
     def active(self, steps: int) -> list[int]:
         """Return the groups of which a term of the curriculum may do something at ``steps``."""
-        groups = [group for group in range(len(self.envs)) if group not in self._failed]
-        return [group for group in groups if any(self._may_act(name, group, steps) for name in self.names)]
+        may_act = any(self._may_act(name, steps) for name in self.names)
+        return [group for group in range(len(self.envs)) if may_act and group not in self._failed]
 
-    def _may_act(self, name: str, group: int, steps: int) -> bool:
-        dialect, env = self._block.dialect, self.envs[group]
+    def _may_act(self, name: str, steps: int) -> bool:
+        dialect = self._block.dialect
         term = dialect.terms(self._block.cfg, "curriculum")[name]
         known = plain(dialect.get(term, "func"))
-        return known is None or known.may_act(steps, env, dialect.get(term, "params"))
+        return known is None or known.may_act(steps, self.envs[0], dialect.get(term, "params"))
 
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
         """Evaluate a term for some groups that are not stopped; yield those for which it raises, with the error.
@@ -171,50 +171,22 @@ class GroupCurricula:
 
     # checkpoints
 
-    def numbers(self) -> dict[str, Tensor]:
-        """Return the numbers of the groups' own configs."""
-        result = {}
-        for group in range(len(self.envs)):
-            for path, _, _, x in self._numbers_of(group):
-                result[f"{group}/{path}"] = as_tensor(x)
-        return result
+    def groups_with_own(self) -> list[list[int]]:
+        """Return the groups that have copies of configs, for each code that groups share."""
+        return [list(shared.own) for shared in self._block.settings.all()]
 
-    def restore(self, numbers: Mapping[str, Tensor]) -> None:
-        """Restore what ``numbers`` returned."""
-        dialect = self._block.dialect
-        for group in range(len(self.envs)):
-            own = {key.partition("/")[2]: x for key, x in numbers.items() if key.startswith(f"{group}/")}
-            for kind, k, shared in self._all_shared():
-                if group in shared.own or any(path.startswith(f"{kind}/{k}/") for path in own):
-                    fresh = shared.copy(group)
-                    for path, owner, key, x in list(numbers_of(dialect, fresh, f"{kind}/{k}")):
-                        if path in own:
-                            set_number(dialect, owner, key, number_of(own[path], x))
-                    copy_into(dialect, shared.own_of(group), fresh)
+    def own(self, groups: Sequence[Sequence[int]]) -> list[dict[int, Any]]:
+        """Return the copies of configs that ``groups`` have."""
+        return [{group: shared.own_of(group) for group in some} for shared, some in self._all_shared(groups)]
 
-    def _numbers_of(self, group: int) -> Iterator[tuple[str, Any, Any, Any]]:
-        for kind, k, shared in self._all_shared():
-            if group in shared.own:
-                yield from numbers_of(self._block.dialect, shared.own[group], f"{kind}/{k}")
+    def reset_settings(self, groups: Sequence[Sequence[int]]) -> None:
+        """Give all copies of configs, and those of ``groups``, the registered numbers."""
+        for shared, some in self._all_shared(groups):
+            for group in {*shared.own, *some}:
+                copy_into(self._block.dialect, shared.own_of(group), shared.copy(group))
 
-    def _all_shared(self) -> Iterator[tuple[str, Any, Shared]]:
-        settings = self._block.settings
-        for name, shared in settings.commands.items():
-            yield "commands", name, shared
-        for k, shared in enumerate(settings.others):
-            if shared.base is not None:
-                yield "terms", k, shared
-
-
-def numbers_of(dialect: Dialect, config: Any, path: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yield path, owner, key and value of the numbers, or tuples of numbers, that a config holds."""
-    for key in config if isinstance(config, dict) else dialect.keys(config):
-        x = config[key] if isinstance(config, dict) else dialect.get(config, key)
-        parts = x if isinstance(x, (tuple, list)) else (x,)
-        if parts and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in parts):
-            yield f"{path}/{key}", config, key, x
-        elif isinstance(x, dict) or dialect.keys(x):
-            yield from numbers_of(dialect, x, f"{path}/{key}")
+    def _all_shared(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Shared, Sequence[int]]]:
+        return zip(self._block.settings.all(), groups, strict=True)
 
 
 def copy_into(dialect: Dialect, config: Any, source: Any) -> None:
@@ -227,12 +199,4 @@ def copy_into(dialect: Dialect, config: Any, source: Any) -> None:
         if type(old) is type(new) and (isinstance(new, dict) or dialect.keys(new)):
             copy_into(dialect, old, new)
         elif new is not old:
-            set_number(dialect, config, key, new)
-
-
-def set_number(dialect: Dialect, owner: Any, key: Any, value: Any) -> None:
-    """Set a number that ``numbers_of`` has yielded."""
-    if isinstance(owner, dict):
-        owner[key] = value
-    else:
-        dialect.put(owner, key, value)
+            assign((config, key), new)

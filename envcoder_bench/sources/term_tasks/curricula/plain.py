@@ -144,7 +144,13 @@ class _Reader:
         return None
 
     def _is_fixed(self, node: ast.expr) -> bool:
-        """Return whether an expression reads arguments and attributes of the environment alone, and calls nothing."""
+        """Return whether an expression is the same for all groups of a block, and calls nothing.
+
+        It reads arguments, and attributes of the environment itself: what these hold may be of a group.
+        """
+        attributes = [x for x in ast.walk(node) if isinstance(x, ast.Attribute)]
+        if any(not isinstance(x.value, ast.Name) or x.value.id != self._env for x in attributes):
+            return False
         names = [x.id for x in ast.walk(node) if isinstance(x, ast.Name)]
         allowed = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
         arguments = {arg.arg for arg in (*self._tree.args.args, *self._tree.args.kwonlyargs)}

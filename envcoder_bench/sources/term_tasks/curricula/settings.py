@@ -8,14 +8,14 @@ what it did with the group's own. No code is changed for it, and so any number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.sources.term_tasks.checkpoint import assign, held_by
+from envcoder_bench.sources.term_tasks.checkpoint import held_by, put
 from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.faults import FAULTS, PatchError, raised_in
 from envcoder_bench.sources.term_tasks.terms import Contents, frozen
@@ -132,6 +132,10 @@ class Settings(View):
         term.__class__ = type(cls.__name__, (cls,), {"cfg": property(read, write), "__module__": cls.__module__})
         self.commands[name] = shared
 
+    def all(self) -> list[Shared]:
+        """Return all code that groups share."""
+        return [*self.commands.values(), *self.others]
+
     def _note_read(self) -> None:
         if self._reading is not None and not self._reading.reads_commands:
             self._reading.reads_commands = True
@@ -140,17 +144,17 @@ class Settings(View):
 
     def drop(self, group: int) -> None:
         """Let a group have the settings of before its curriculum."""
-        for shared in (*self.commands.values(), *self.others):
+        for shared in self.all():
             shared.own.pop(group, None)
 
     def check(self, group: int) -> None:
         """Raise if a curriculum has set for a group what no group can have alone."""
-        for shared in (*self.commands.values(), *self.others):
+        for shared in self.all():
             shared.key_of(group)
 
     def update(self) -> bool:
         """Find the distinct configs anew; return whether there are others than before, which graphs must know."""
-        return any([self._update(shared) for shared in (*self.commands.values(), *self.others)])
+        return any([self._update(shared) for shared in self.all()])
 
     def _update(self, shared: Shared) -> bool:
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
@@ -211,9 +215,8 @@ class Settings(View):
         variants = shared.variants
         try:
             for k, variant in enumerate(variants):
-                for path, x, owner in self._held(holder) if k else ():
-                    if path in before:
-                        _put(x, owner, before[path])
+                if k:
+                    self._set(holder, before)
                 for owner, cfg in variant.configs:
                     owner.cfg = cfg
                 try:
@@ -226,16 +229,12 @@ class Settings(View):
                     if isinstance(x, Tensor):
                         kept[path] = merged(variant.users, x, kept[path]) if path in kept else x.clone()
         except BaseException:
-            for path, x, owner in self._held(holder):
-                if path in before:
-                    _put(x, owner, before[path])
+            self._set(holder, before)
             raise
         finally:
             for owner, cfg in configs:
                 owner.cfg = cfg
-        for path, x, owner in self._held(holder):
-            if path in kept:
-                _put(x, owner, kept[path])
+        self._set(holder, kept)
         for groups, fault in faulty:
             self._stop(groups, fault)
         return results if len(faulty) < len(variants) else self._run(shared, call, holder)
@@ -248,23 +247,20 @@ class Settings(View):
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
         own = [group for group in groups if any(group in source.own for source in sources)]
         if len(own) < len(groups):  # some have the task's own numbers
-            every = () if shared.variants else (*self.commands.values(), *self.others)
+            every = () if shared.variants else self.all()
             own = [group for group in groups if any(group in source.own for source in every)]
         if isinstance(error, ReadsCommands) or not own or not self._may_stop():
             raise error
         section, _, name = shared.name.partition("/")
         return own, raised_in(section, name, error, ", with numbers that its curriculum has set,")
 
-    def _held(self, holder: Any) -> Iterator[tuple[str, Any, Any]]:
-        return iter(list(held_by(holder, set(self._skipped))))
+    def _held(self, holder: Any) -> list[tuple[str, Any, Any]]:
+        return list(held_by(holder, set(self._skipped)))
 
-
-def _put(x: Any, owner: tuple[Any, Any], value: Any) -> None:
-    """Put a value where a holder has ``x``."""
-    if isinstance(x, Tensor) and isinstance(value, Tensor) and x.shape == value.shape:
-        x.copy_(value)
-    elif not isinstance(owner[0], tuple):
-        assign(owner, value.clone() if isinstance(value, Tensor) else value)
+    def _set(self, holder: Any, values: Mapping[str, Any]) -> None:
+        for path, _, owner in self._held(holder):
+            if path in values:
+                put(owner, values[path], self._device)
 
 
 def merged(users: Tensor, new: Any, old: Any) -> Any:

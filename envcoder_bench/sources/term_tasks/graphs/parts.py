@@ -108,15 +108,18 @@ class Parts:
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
-        """Let the code inside the block replace tensors."""
+        """Let the code inside the block replace tensors, and set what graphs have read on the host."""
         self._regular = False  # the step before may have been the last of an evaluation, which does not end
-        before = self._tensors() if self.captures else {}
+        before = self._held() if self.captures else {}
         yield
         if self.captures:
-            after = self._tensors()
-            if after.keys() != before.keys() or any(x is not before[path][0] for path, (x, _) in after.items()):
+            after = self._held()
+            if after.keys() != before.keys() or any(_differ(x, before[path]) for path, x in after.items()):
                 self.drop()
                 self._steps = 0
+
+    def _held(self) -> dict[str, Any]:
+        return {path: x for path, x, _ in held(self._world, self._blocks, plain=True)}
 
     def _tensors(self) -> dict[str, tuple[Any, Any]]:
         rows = held(self._world, self._blocks)
@@ -178,7 +181,7 @@ class Parts:
     def _kept(self, term: Any = None) -> tuple[int, int, dict[str, Any], set[str]]:
         """Return waits and reads so far, and the numbers and the tensors' paths that a term, or everything, keeps."""
         waits = sum("called a synchronizing" in str(w.message) for w in self._caught or ())
-        everything = held(self._world, self._blocks, numbers=True) if term is None else held_by(term.func)
+        everything = held(self._world, self._blocks, plain=True) if term is None else held_by(term.func)
         rows = [(path, x) for path, x, _ in everything]
         numbers = {path: x for path, x in rows if not isinstance(x, Tensor)}
         # which objects the modules of candidates' terms hold
@@ -227,6 +230,10 @@ class Parts:
         finally:
             self.capturing = False
         return True
+
+
+def _differ(x: Any, other: Any) -> bool:
+    return x is not other if isinstance(x, Tensor) or isinstance(other, Tensor) else x != other
 
 
 def _in_a_capture(error: Exception) -> str:
