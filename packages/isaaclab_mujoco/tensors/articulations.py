@@ -14,6 +14,7 @@ from isaaclab_mujoco.tensors.bodies import apply_forces, shapes_of
 from isaaclab_mujoco.tensors.masses import Masses
 from isaaclab_mujoco.tensors.materials import note
 from isaaclab_mujoco.tensors.physics import Physics
+from mujoco_batches.engine.numerics import consecutive
 
 # what a view calls a column of the DOF properties
 _COLUMNS = {
@@ -40,6 +41,8 @@ class ArticulationView:
         bodies, self._dofs = breadth_first(asset)
         self.rows = [place.bodies.start + body for body in bodies]
         self.columns = torch.tensor([place.dofs.start + dof for dof in self._dofs], device=physics.device).long()
+        self._slots = consecutive(self.columns.cpu().numpy())  # the same columns
+        self._all_columns = self.columns.tolist() == list(range(physics.engine.num_dofs))
         self._index = torch.tensor(self.rows, device=physics.device)
         self._envs = torch.arange(self.count)
         links, joints = [asset.body_names[i] for i in bodies], [asset.dof_names[i] for i in self._dofs]
@@ -66,13 +69,10 @@ class ArticulationView:
     # states
 
     def get_root_transforms(self) -> Tensor:
-        return self._roots()[:, :7]
+        return self.physics.engine.root_poses(self.actor)
 
     def get_root_velocities(self) -> Tensor:
-        return self._roots()[:, 7:]
-
-    def _roots(self) -> Tensor:
-        return self.physics.engine.tensor("roots").view(self.count, -1, 13)[:, self.actor]
+        return self.physics.engine.root_velocities(self.actor)
 
     def set_root_transforms(self, data: Tensor, indices: Tensor) -> None:
         self.physics.write_roots(self.actor, slice(0, 7), data[indices.long()], indices.long())
@@ -90,13 +90,14 @@ class ArticulationView:
         return self.physics.read_accelerations()[:, self._index]
 
     def get_dof_positions(self) -> Tensor:
-        return self._dof_states(0)
+        return self._in_view(self.physics.engine.dof_states(0))
 
     def get_dof_velocities(self) -> Tensor:
-        return self._dof_states(1)
+        return self._in_view(self.physics.engine.dof_states(1))
 
-    def _dof_states(self, part: int) -> Tensor:
-        return self.physics.engine.tensor("dofs").view(self.count, -1, 2)[:, self.columns, part]
+    def _in_view(self, values: Tensor) -> Tensor:
+        """Return the columns of the view's joints, contiguous, of a new tensor of all DOFs."""
+        return values.contiguous() if self._all_columns else values[:, self.columns]
 
     def set_dof_positions(self, data: Tensor, indices: Tensor) -> None:
         self.physics.write_dofs(self.actor, self.columns, 0, data[indices.long()], indices.long())
@@ -142,7 +143,7 @@ class ArticulationView:
     def _command(self, held: Tensor, data: Tensor, indices: Tensor) -> None:
         envs = indices.long()
         if type(envs) is Tensor and envs.device.type == "cpu" and torch.equal(envs, self._envs):
-            held[:, self.columns] = data
+            held[:, self._slots] = data
         else:
             held[envs[:, None], self.columns] = data[envs]
 

@@ -79,6 +79,8 @@ class Materials:
 
     def apply(self) -> None:
         """Give the changed materials to the engine."""
+        if not self.changed.any():
+            return
         pairs = self._physics.layout.pairs
         for env in np.flatnonzero(self.changed).tolist():
             fields = {"geom_friction": (self._geoms, _columns(self.values[env, :, 0], 1, SPIN, ROLL))}

@@ -250,3 +250,41 @@ def test_what_is_read_late_survives_a_checkpoint(make, cfgs):
     physics.set_state(state)
     assert torch.equal(view.get_link_accelerations(), expected[0])
     assert torch.equal(view.get_link_incoming_joint_force(), expected[1])
+
+
+def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
+    """Forces of contacts, drives and joints, when they are read for the first time, also after a write."""
+    found = []
+    for early in (True, False):
+        env = make(cfgs.LeggedEnvCfg())
+        env.reset()
+        robot, engine = env.scene["robot"], env.sim.running.engine
+        robot.write_root_pose_to_sim(torch.tensor([[0.0, 0.0, STANDING, 1.0, 0.0, 0.0, 0.0]] * 2))
+        for step in range(30):
+            advance(env, 1, position=torch.full((2, 8), 0.01 * step))
+            if early:
+                engine.tensor("contact_forces")
+        robot.write_root_velocity_to_sim(torch.ones(1, 6), env_ids=torch.tensor([1]))
+        read = [engine.tensor(name) for name in ("bodies", "contact_forces", "dof_forces")]
+        found.append([*read, robot.root_physx_view.get_link_incoming_joint_force()])
+        advance(env, 5)
+        found[-1].append(engine.tensor("roots"))
+        env.close()
+    assert all(torch.equal(a, b) and a.abs().max() > 0.1 for a, b in zip(*found))
+
+
+def test_environments_that_share_properties_step_as_with_their_own(make, cfgs):
+    found = []
+    for factor in (1.0, 1.5):  # of the mass of the last environment's pole
+        env = make(cfgs.CartpoleEnvCfg())
+        env.reset()
+        robot, engine, everyone = env.scene["robot"], env.sim.running.engine, torch.arange(4)
+        advance(env, 5, effort=torch.full((4, 2), 0.5))
+        masses = robot.root_physx_view.get_masses()
+        masses[3, -1] *= factor
+        robot.root_physx_view.set_masses(masses, everyone)
+        robot.root_physx_view.set_dof_armatures(torch.full((4, 2), 0.02), everyone)
+        advance(env, 30, effort=torch.full((4, 2), 0.5))
+        found.append(engine.tensor("dofs").view(4, -1))
+        env.close()
+    assert torch.equal(found[0][:3], found[1][:3]) and not torch.equal(found[0][3], found[1][3])

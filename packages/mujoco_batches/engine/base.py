@@ -198,6 +198,18 @@ class Engine(ABC):
         self.read(quantity, out, actor)
         return out
 
+    def root_poses(self, actor: int) -> Tensor:
+        """Return a new tensor with the poses of an actor's root, ``(num_envs, 7)``."""
+        return self.tensor("roots").view(self.num_envs, -1, 13)[:, actor, :7]
+
+    def root_velocities(self, actor: int) -> Tensor:
+        """Return a new tensor with the velocities of an actor's root, ``(num_envs, 6)``."""
+        return self.tensor("roots").view(self.num_envs, -1, 13)[:, actor, 7:]
+
+    def dof_states(self, part: int) -> Tensor:
+        """Return a new tensor with the positions of all DOFs, 0, or their velocities, 1, ``(num_envs, num_dofs)``."""
+        return self.tensor("dofs").view(self.num_envs, -1, 2)[..., part]
+
     @abstractmethod
     def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
         """Fill a tensor that ``tensor`` returned for this quantity."""

@@ -12,20 +12,22 @@ from torch import Tensor
 
 from mujoco_batches.engine.base import Engine
 from mujoco_batches.engine.cpu_properties import CpuProperties
-from mujoco_batches.engine.layout import Layout
-from mujoco_batches.engine.numerics import first_state, position_limits
+from mujoco_batches.engine.layout import ActorPlace, Layout
+from mujoco_batches.engine.numerics import consecutive, first_state, position_limits
 from mujoco_batches.physics.batch import MAX_COMMAND, collected, make_batch, step_batch, take_overflows
 from mujoco_batches.physics.live_tensors import PoseSource
 from mujoco_batches.physics.models import mass_addresses
-from mujoco_batches.physics.rotations import cross, quat_multiply, rotation_matrices
+from mujoco_batches.physics.rotations import cross, quat_multiply, rotation_matrices, rotation_rows
 from mujoco_batches.scene.params import DOF_MODE_POS, DOF_MODE_VEL
 from mujoco_batches.scene.transforms import pose_array
 
 logger = logging.getLogger("mujoco_batches")
+_FLOAT = np.float32
 _VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _BITS = mujoco.mjtDisableBit
 _START = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "cfrc_int")
-_POSES_ALONE = int(_BITS.mjDSBL_CONTACT) | int(_BITS.mjDSBL_CONSTRAINT) | int(_BITS.mjDSBL_SENSOR)
+_NO_SENSORS = int(_BITS.mjDSBL_SENSOR)
+_POSES_ALONE = int(_BITS.mjDSBL_CONTACT) | int(_BITS.mjDSBL_CONSTRAINT) | _NO_SENSORS
 
 
 class CpuEngine(Engine):
@@ -37,16 +39,19 @@ class CpuEngine(Engine):
         model, self.blow_ups, self._warned = layout.model, 0, False
         self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
-        self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
+        self._ctrl, self._xfrc, self._applied = (batch.bind(n) for n in ("ctrl", "xfrc_applied", "qfrc_applied"))
         self._mocap_pos, self._mocap_quat = batch.bind("mocap_pos"), batch.bind("mocap_quat")
         self._properties = CpuProperties(batch, layout, self.num_envs)
 
-        # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors
-        names = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "sensordata", "qfrc_actuator")
-        self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
-            batch.bind(name) for name in names
-        )
+        names = ("xpos", "xquat", "xipos", "cvel", "subtree_com")
+        self._xpos, self._xquat, self._xipos, self._cvel, self._com = (batch.bind(name) for name in names)
+        # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors;
+        # until someone reads them, a step leaves them out, and keeps the state with which it can be repeated
+        self._watched = self._left_out = False
+        self._before = np.empty_like(batch.state)
         self._damps_links = bool(layout.link_damping.any())
+        self._bodies = consecutive(layout.bodies)
+        self._dof_qpos, self._dof_qvel = consecutive(layout.dof_qpos), consecutive(layout.dof_qvel)
         self._loaded = True  # whether the batch's forces on bodies may not be zero
         self._lazy: dict[str, np.ndarray] = {}
         self._contacts = np.zeros((self.num_envs, self.num_bodies, 3))
@@ -62,19 +67,19 @@ class CpuEngine(Engine):
         self.keeps_velocities = layout.joint_wrenches
         bodies = self.num_bodies if self.keeps_velocities else 0
         self._joint_wrenches, self._body_accelerations = (np.zeros((self.num_envs, bodies, 6)) for _ in range(2))
-        if self.keeps_velocities:
-            batch.bind("cfrc_int")
         self._start: dict[str, np.ndarray] = {}
         self._undamped: Tensor | None = None  # roots before the last substep has damped them
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
+        self._least_position_limit = self._position_limits.min(initial=np.inf)
+        self._least_root_limit = min((limit for limits in layout.max_velocity for limit in limits), default=np.inf)
         self._dropped = np.zeros(self.num_envs, dtype=bool)
         self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
-        self._disabled = batch.expand("opt.disableflags")
         # the state whose bodies readers get, that of the arrays, and that at the end of the last step
         self._stepped = self._last = batch.state.copy()
+        self._kept = True  # whether ``_last`` has been copied; it is not before a write or a reader needs it
         self._arrays_of: np.ndarray | None = None
         self._unread: set[str] = set()  # of the last step: "sensors", "wrenches", "accelerations"
         self._derive()
@@ -90,9 +95,11 @@ class CpuEngine(Engine):
 
     def step(self) -> None:
         self._properties.flush()
-        bad = self._load_commands()
-        loads = self._xfrc[:, self._layout.bodies] if self._damps_links else None
+        loads = None
         with np.errstate(over="ignore", invalid="ignore"), collected():
+            bad, fastest = self._load_commands(), np.inf
+            if self._damps_links:
+                loads = self._xfrc[:, self._layout.bodies]
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
@@ -103,25 +110,55 @@ class CpuEngine(Engine):
                 if loads is not None:
                     self._compute_poses()
                     self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
+                if last and not self._watched:
+                    self._before[...] = self._batch.state
                 bad[step_batch(self._batch)] = True
-                if last:
+                if last and self._watched:
                     self._collect()
-                self._limit_velocities()
+                fastest = self._limit_velocities()
             # failed environments go on in their first state
-            inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
-            bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
+            if not (largest(self._qpos) <= self._least_position_limit and fastest < np.inf):
+                inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
+                bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
+            self.blown.copy_(torch.from_numpy(bad))
+            self._dropped |= take_overflows(self._batch) & ~bad
             if bad.any():
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
-            self.blown.copy_(torch.from_numpy(bad))
-            self._dropped |= take_overflows(self._batch) & ~bad
-            self._contacts[bad], self._dof_forces[bad], self._contact_lists[bad] = 0.0, 0.0, 0.0
+                self._clear(bad)
         # efforts and forces act in one step, and readers get the state at its end
-        self._stepped = self._last = self._batch.state.copy()
+        self._stepped, self._kept, self._left_out = self._last, False, not self._watched
         self._arrays_of, self._start = None, {}
         self._unread = {"sensors", "wrenches", "accelerations"}
         self.efforts.zero_()
         self.forces.zero_()
+
+    def _keep_last(self) -> None:
+        """Copy the state at the end of the last step, before a write or a reader."""
+        if not self._kept:
+            self._kept, self._last[...] = True, self._batch.state
+
+    def _clear(self, bad: np.ndarray) -> None:
+        self._contacts[bad], self._dof_forces[bad], self._contact_lists[bad] = 0.0, 0.0, 0.0
+
+    def _watch(self) -> None:
+        """Let steps compute what only a substep computes from now on, and do so for the last one."""
+        if not self._watched:
+            self._watched = True
+            self._properties.disable(0)
+            for name in ("sensordata", "qfrc_actuator", *(("cfrc_int",) if self.keeps_velocities else ())):
+                self._batch.bind(name)
+        if self._left_out:
+            self._left_out = False
+            present, warnings = self._batch.state.copy(), self._batch.warning.copy()
+            self._batch.state[...] = self._before
+            with np.errstate(over="ignore", invalid="ignore"), collected():
+                step_batch(self._batch)
+                self._collect()
+            self._clear(self.blown.numpy())
+            self._start, self._arrays_of = {}, None
+            self._keep_start()
+            self._batch.state[...], self._batch.warning[...] = present, warnings
 
     def take_overflows(self) -> Tensor:
         dropped, self._dropped = torch.from_numpy(self._dropped), np.zeros_like(self._dropped)
@@ -129,10 +166,12 @@ class CpuEngine(Engine):
 
     def refresh(self) -> None:
         self._read_sensors()
+        self._keep_last()
         self._properties.flush()
         self._stepped = self._batch.state.copy()
 
     def contacts(self, number: int) -> Tensor:
+        self._watch()
         first, end = self._list_starts[number : number + 2]
         wanted = self._layout.contact_lists[number]
         values = self._contact_lists[:, first:end].reshape(self.num_envs, wanted.slots, -1, 3)
@@ -141,6 +180,7 @@ class CpuEngine(Engine):
         return torch.from_numpy(values.reshape(self.num_envs, wanted.slots, -1).astype(np.float32))
 
     def normal_forces(self) -> Tensor:
+        self._watch()
         result = torch.zeros(self.num_envs, self.num_bodies, 3)
         for slots, (bodies, columns) in self._net_lists.items():
             values = torch.from_numpy(self._contact_lists[:, columns].astype(np.float32))
@@ -153,26 +193,30 @@ class CpuEngine(Engine):
 
     def joint_wrenches(self) -> Tensor:
         if "wrenches" in self._unread:
+            self._watch()
             self._unread.discard("wrenches")
             self._keep_start()
             self._joint_wrenches[...] = self._read_joint_wrenches()
         return torch.from_numpy(self._joint_wrenches.astype(np.float32))
 
     def _read_joint_wrenches(self) -> np.ndarray:
-        ids, start = self._layout.bodies, self._start
-        torque, force = np.split(start["cfrc_int"][:, ids], 2, axis=2)
-        arm = start["xpos"][:, ids] - start["subtree_com"][:, self._layout.model.body_rootid[ids]]
-        torque = torque - cross(arm, force)
-        turn = rotation_matrices(start["xquat"][:, ids].reshape(-1, 4)).reshape(*torque.shape[:2], 3, 3)
-        wrenches = np.empty((*torque.shape[:2], 6))
-        for k, x in ((0, force), (3, torque)):  # by components: np.einsum takes longer
+        # by components, each in one piece: np.einsum and strided arrays take longer
+        ids, start = self._bodies, self._start
+        split = lambda x: np.ascontiguousarray(np.moveaxis(x, -1, 0))  # noqa: E731
+        *torque, x, y, z = split(start["cfrc_int"][:, ids])
+        a, b, c = split(start["xpos"][:, ids] - start["subtree_com"][:, self._layout.model.body_rootid[ids]])
+        moment = [torque[0] - (b * z - c * y), torque[1] - (c * x - a * z), torque[2] - (a * y - b * x)]
+        turn = rotation_rows(start["xquat"][:, ids])
+        wrenches = np.empty((*x.shape, 6))
+        for k, parts in ((0, (x, y, z)), (3, moment)):
             for i in range(3):
-                first, second, third = (turn[..., j, i] * x[..., j] for j in range(3))
+                first, second, third = (turn[j][i] * parts[j] for j in range(3))
                 wrenches[..., k + i] = first + second + third
         return wrenches
 
     def accelerations(self) -> Tensor:
         if "accelerations" in self._unread:
+            self._watch()
             self._unread.discard("accelerations")
             self._pose(self._last)
             before, after = (
@@ -188,6 +232,8 @@ class CpuEngine(Engine):
 
     def _finish(self) -> None:
         """Read all of the last step that readers may ask for later."""
+        if self._left_out:
+            self._watch()
         self._read_sensors()
         if self.keeps_velocities:
             self.joint_wrenches()
@@ -195,7 +241,7 @@ class CpuEngine(Engine):
 
     def _keep_start(self) -> None:
         """Keep MuJoCo's arrays of the last substep, before they become those of another state."""
-        if self.keeps_velocities and not self._start and self._unread:
+        if self.keeps_velocities and self._watched and not self._start and self._unread:
             self._start = {name: self._batch.bind(name).copy() for name in _START}
 
     def _derive(self) -> None:
@@ -204,6 +250,7 @@ class CpuEngine(Engine):
 
     def _pose(self, state: np.ndarray) -> None:
         """Let MuJoCo's arrays be those of a state."""
+        self._keep_last()
         if self._arrays_of is state:
             return
         self._keep_start()
@@ -216,11 +263,11 @@ class CpuEngine(Engine):
 
     def _compute_poses(self) -> None:
         """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
-        self._disabled |= _POSES_ALONE
+        self._properties.disable(_POSES_ALONE)
         try:
             self._batch.forward(stage=_VEL)
         finally:
-            self._disabled &= ~_POSES_ALONE
+            self._properties.disable(0 if self._watched else _NO_SENSORS)
 
     def _damp_roots(self) -> None:
         """Damp the velocities of free roots before a physics step, as PhysX: of the centre of mass, by 1 - rate h."""
@@ -239,9 +286,15 @@ class CpuEngine(Engine):
                 velocity *= 1.0 - linear
             spin *= 1.0 - angular
 
-    def _limit_velocities(self) -> None:
-        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
+    def _limit_velocities(self) -> float:
+        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back.
+
+        Return the largest velocity, or inf if some may be limited or not finite.
+        """
         layout, qpos, qvel = self._layout, self._qpos, self._qvel
+        fastest = largest(qvel)  # 2: more than the root of 3, by which a speed exceeds its components
+        if 2.0 * fastest <= min(self._properties.least_max_velocity, self._least_root_limit) and fastest < np.inf:
+            return fastest
         columns = layout.dof_qvel
         joint, max_velocity = qvel[:, columns], self._properties.max_velocity
         if (np.abs(joint) > max_velocity).any():
@@ -257,6 +310,7 @@ class CpuEngine(Engine):
                 fast = speed > limit
                 if fast.any():
                     part[fast] *= (limit / speed[fast])[:, None]
+        return np.inf
 
     def _load_commands(self) -> np.ndarray:
         """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
@@ -267,18 +321,22 @@ class CpuEngine(Engine):
         if not drives.positional:
             command = np.where(drives.mode == DOF_MODE_POS, command, self.efforts.numpy())
             command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
-        bad, loaded = np.array(~np.isfinite(command).all(axis=1)), bool(forces.any())
+        bad, loaded = np.zeros(self.num_envs, dtype=bool), bool(forces.any())
+        if not np.isfinite(command.sum()):
+            bad |= ~np.isfinite(command).all(axis=1)
         if loaded:
             bad |= ~np.isfinite(forces).all(axis=(1, 2))
         np.clip(command, -MAX_COMMAND, MAX_COMMAND, out=self._ctrl)
-        self._ctrl[bad] = 0.0
+        if bad.any():
+            self._ctrl[bad] = 0.0
         if loaded or self._loaded:
             self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
         self._loaded = loaded or self._damps_links
         if self.joint_forces is not None:
-            extra, applied = self.joint_forces.numpy(), self._batch.bind("qfrc_applied")
-            bad |= ~np.isfinite(extra).all(axis=1)
-            applied[:, self._layout.dof_qvel] = extra
+            extra, applied = self.joint_forces.numpy(), self._applied
+            if not np.isfinite(extra.sum(dtype=float)):
+                bad |= ~np.isfinite(extra).all(axis=1)
+            applied[:, self._dof_qvel] = extra
             if bad.any():
                 applied[bad] = 0.0
         return bad
@@ -296,6 +354,7 @@ class CpuEngine(Engine):
         return torch.from_numpy(mask)
 
     def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
+        self._keep_last()
         written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
         for k, actor in enumerate(self._layout.places):
@@ -318,6 +377,7 @@ class CpuEngine(Engine):
         self._warmstart[written.any(axis=1)] = 0.0
 
     def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
+        self._keep_last()
         written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
         for k, actor in enumerate(self._layout.places):
@@ -332,15 +392,20 @@ class CpuEngine(Engine):
         # positions of bodies follow from the joints: computed where they are read
         if quantity == "force_sensors":
             self._read_sensors()
-        elif quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
+        elif quantity in ("contact_forces", "dof_forces"):
+            self._watch()
+        elif quantity not in ("roots", "dofs"):
             self._derive()
         match quantity:
             case "roots":
-                self._read_roots(values.reshape(n, self.num_actors, 13))
+                for k, place in enumerate(self._layout.places):
+                    states = values.reshape(n, self.num_actors, 13)[:, k]
+                    self._read_root_poses(place, states[:, :7])
+                    self._read_root_velocities(place, states[:, 7:])
             case "dofs":
                 states = values.reshape(n, self.num_dofs, 2)
-                states[..., 0] = self._qpos[:, self._layout.dof_qpos]
-                states[..., 1] = self._qvel[:, self._layout.dof_qvel]
+                states[..., 0] = self._qpos[:, self._dof_qpos]
+                states[..., 1] = self._qvel[:, self._dof_qvel]
             case "bodies":
                 states, ids = values.reshape(n, self.num_bodies, 13), self._layout.bodies
                 states[..., 0:3] = self._xpos[:, ids]
@@ -356,33 +421,51 @@ class CpuEngine(Engine):
                 held = {"contact_forces": self._contacts, "dof_forces": self._dof_forces}
                 values[...] = held.get(quantity, self._sensors).reshape(values.shape)
 
-    def _read_roots(self, states: np.ndarray) -> None:
-        """Fill ``(num_envs, num_actors, 13)``."""
-        for k, actor in enumerate(self._layout.places):
-            if actor.fixed:
-                position, quat = self._mocap_pos[:, actor.mocap], self._mocap_quat[:, actor.mocap]
-                states[:, k, 7:] = 0.0
-            else:
-                position = self._qpos[:, actor.qpos : actor.qpos + 3]
-                quat = self._qpos[:, actor.qpos + 3 : actor.qpos + 7]
-                turn = rotation_matrices(quat)
-                spin = np.einsum("nij,nj->ni", turn, self._qvel[:, actor.qvel + 3 : actor.qvel + 6])
-                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, actor.root])
-                states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + cross(spin, arm)
-                states[:, k, 10:13] = spin
-            states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
+    def root_poses(self, actor: int) -> Tensor:
+        return torch.from_numpy(self._read_root_poses(self._layout.places[actor], np.empty((self.num_envs, 7), _FLOAT)))
+
+    def root_velocities(self, actor: int) -> Tensor:
+        states = np.empty((self.num_envs, 6), _FLOAT)
+        return torch.from_numpy(self._read_root_velocities(self._layout.places[actor], states))
+
+    def dof_states(self, part: int) -> Tensor:
+        values = self._qvel[:, self._dof_qvel] if part else self._qpos[:, self._dof_qpos]
+        return torch.from_numpy(values.astype(_FLOAT, order="C"))
+
+    def _read_root_poses(self, actor: ActorPlace, states: np.ndarray) -> np.ndarray:
+        """Fill and return ``(num_envs, 7)``."""
+        if actor.fixed:
+            position, quat = self._mocap_pos[:, actor.mocap], self._mocap_quat[:, actor.mocap]
+        else:
+            position = self._qpos[:, actor.qpos : actor.qpos + 3]
+            quat = self._qpos[:, actor.qpos + 3 : actor.qpos + 7]
+        states[:, :3], states[:, 3:6], states[:, 6] = position, quat[:, 1:], quat[:, 0]
+        return states
+
+    def _read_root_velocities(self, actor: ActorPlace, states: np.ndarray) -> np.ndarray:
+        """Fill and return ``(num_envs, 6)``."""
+        if actor.fixed:
+            states[...] = 0.0
+        else:
+            turn = rotation_matrices(self._qpos[:, actor.qpos + 3 : actor.qpos + 7])
+            spin = np.einsum("nij,nj->ni", turn, self._qvel[:, actor.qvel + 3 : actor.qvel + 6])
+            arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, actor.root])
+            states[:, :3] = self._qvel[:, actor.qvel : actor.qvel + 3] + cross(spin, arm)
+            states[:, 3:] = spin
+        return states
 
     def _collect(self) -> None:
         """Copy what only a substep computes: contacts, drive forces, accelerations, contact wrenches."""
         contacts, accelerated = self._contacts[0].size, self._accelerations[0].size
-        self._contacts[...] = -self._sensordata[:, :contacts].reshape(self._contacts.shape)
-        self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
-        lists = self._sensordata.shape[1] - self._contact_lists.shape[1]
-        self._contact_lists[...] = self._sensordata[:, lists:]
+        sensordata = self._batch.bind("sensordata")
+        np.negative(sensordata[:, :contacts].reshape(self._contacts.shape), out=self._contacts)
+        self._dof_forces[...] = self._batch.bind("qfrc_actuator")[:, self._dof_qvel]
+        lists = sensordata.shape[1] - self._contact_lists.shape[1]
+        self._contact_lists[...] = sensordata[:, lists:]
         end = lists - 3 * self._layout.joint_wrenches
         if not self._layout.sensors:
             return
-        accelerations, wrenches = np.split(self._sensordata[:, contacts:end], [accelerated], axis=1)
+        accelerations, wrenches = np.split(sensordata[:, contacts:end], [accelerated], axis=1)
         self._accelerations[...] = accelerations.reshape(self._accelerations.shape)
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
         numbers = self._layout.contact_sensors
@@ -396,6 +479,7 @@ class CpuEngine(Engine):
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
         if "sensors" not in self._unread or not self._layout.sensors:
             return
+        self._watch()
         self._unread.discard("sensors")
         self._pose(self._last)
         properties = self._properties
@@ -493,19 +577,29 @@ class CpuEngine(Engine):
         return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
+        watched = self._watched
+        self._keep_last()
         self._finish()
+        self._watched = watched
+        self._properties.disable(0 if watched else _NO_SENSORS)
         kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._live(), "stepped": self._stepped}.items()}
         return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         self._properties.flush()
         # body states are those of the last step, also after later writes
-        self._unread, self._start, self._loaded = set(), {}, True
-        self._stepped = self._last = state["stepped"].numpy().copy()
+        self._unread, self._start, self._loaded, self._left_out = set(), {}, True, False
+        self._stepped, self._kept = state["stepped"].numpy().copy(), True
+        self._last = self._stepped
         self._derive()
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])
+
+
+def largest(values: np.ndarray) -> float:
+    """Return the largest absolute value, nan if there is one."""
+    return float(np.abs(values).max(initial=0.0))
 
 
 def _net_lists(layout: Layout, starts: np.ndarray) -> dict[int, tuple[list[int], np.ndarray]]:

@@ -191,6 +191,13 @@ def position_limits(model: mujoco.MjModel) -> np.ndarray:
     return limits
 
 
+def consecutive(columns: np.ndarray) -> slice | np.ndarray:
+    """Return columns that follow one another as a slice, which NumPy reads and writes faster."""
+    if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
+        return slice(int(columns[0]), int(columns[0]) + len(columns))
+    return columns
+
+
 def room(model: mujoco.MjModel) -> tuple[int, int]:
     """Return the number of contacts and of constraint rows to allocate per world.
 

@@ -53,6 +53,8 @@ def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
 def take_overflows(batch: Batch) -> np.ndarray:
     """Return which simulations dropped contacts or constraint rows since the last call: ``(num_envs,)`` bool."""
     counts = batch.warning[:, _FULL, 1]
+    if (counts == 1).all():
+        return np.zeros(len(counts), dtype=bool)
     dropped = (counts > 1).any(axis=1)
     counts[...] = 1  # as in make_batch
     return dropped

@@ -23,15 +23,19 @@ def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarr
 
 def rotation_matrices(quat: np.ndarray) -> np.ndarray:
     """Return rotation matrices ``(n, 3, 3)`` of quaternions wxyz ``(n, 4)``; the zero quaternion does not rotate."""
-    w, x, y, z = quat.T
+    return np.array(rotation_rows(quat)).transpose(2, 0, 1)
+
+
+def rotation_rows(quat: np.ndarray) -> list[list[np.ndarray]]:
+    """Return the three rows of three elements of ``rotation_matrices``, each of the shape of ``quat[..., 0]``."""
+    w, x, y, z = np.ascontiguousarray(np.moveaxis(quat, -1, 0))
     norm = w * w + x * x + y * y + z * z
     s = 2.0 / np.maximum(norm, 1e-30) * (norm > 0)
-    rows = [
+    return [
         [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
         [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
         [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
     ]
-    return np.array(rows).transpose(2, 0, 1)
 
 
 def quat_multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
