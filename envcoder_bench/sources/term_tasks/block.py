@@ -381,8 +381,7 @@ class Block:
         return self._before != before
 
     def set_by_curricula(self) -> tuple[list[str], list[list[int]]]:
-        """Return the attributes of the environments that curricula, or other terms, have set, and which copies of
-        configs groups have."""
+        """Return the attributes that terms have set in the environments, and which groups have copies of configs."""
         names = [name for name in vars(self.env) if name not in self._attributes]
         return names, [] if self.group_curricula is None else self.group_curricula.groups_with_own()
 
