@@ -209,8 +209,8 @@ def _pack(
 def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> float:
     """Return the largest difference between the actions of file and policy, clipped as in the environment.
 
-    It is relative to the largest action of its observation where that is above 1, as float32's rounding is: tasks that do
-    not clip actions have ones of 100 at observations that no robot meets.
+    It is relative to the largest action of its observation where that is above 1, as float32's rounding is: tasks that
+    do not clip actions have ones of 100 at observations that no robot meets.
     """
     limit, clip = env.task.clip_actions, env.task.clip_observations
     wanted = policy(obs.clamp(-clip, clip)).clamp(-limit, limit).numpy()

@@ -115,11 +115,15 @@ def _options(cfg: Any) -> AssetOptions:
     return options
 
 
+# types of the joints of a free root: one, or as files for scripts that read joints by their places write it
+_FREE = (["free"], ["ball", "slide", "slide", "slide"], ["hinge", "hinge", "hinge", "slide", "slide", "slide"])
+
+
 def _is_fixed(path: Path) -> bool:
     """Return whether a file's root does not move: it has no joint in an MJCF, or is called "world" in a URDF.
 
     Raises:
-        UserError: the root of an MJCF has a joint that is not free.
+        UserError: the root of an MJCF has joints that do not leave it free.
     """
     tree = ET.parse(path).getroot()
     if path.suffix == ".urdf":
@@ -131,9 +135,13 @@ def _is_fixed(path: Path) -> bool:
     if root.find("freejoint") is not None:
         return False
     joints = root.findall("joint")
-    if all(joint.get("type") == "free" for joint in joints):
-        return not joints
+    kinds = sorted(joint.get("type", "hinge") for joint in joints)
+    if kinds in _FREE:
+        return False
+    if not joints:
+        return True
+    name = joints[0].get("name") or f"of type {kinds[0]}"
     raise UserError(
-        f"{path}: the root body {root.get('name')} has the joint {joints[0].get('name')}, which an articulation's root "
-        "does not have: put the body into one without a joint"
+        f"{path}: the root body {root.get('name')} has the joint {name}, which an articulation's root does not have: "
+        "put the body into one without a joint"
     )

@@ -206,6 +206,28 @@ def test_fixed_joints_stay_unless_the_config_merges_them(tmp_path, merged):
     assert asset.body_names == (["base"] if merged else ["base", "foot"])
 
 
+@pytest.mark.parametrize(
+    "joints, free",
+    [
+        ("<freejoint/>", True),
+        ("<joint type='free'/>", True),
+        (3 * "<joint type='slide'/>" + "<joint type='ball'/>", True),
+        (3 * "<joint type='slide'/>" + 3 * "<joint/>", True),
+        ("", False),
+    ],
+)
+def test_a_root_of_an_mjcf_is_free_by_a_joint_or_by_those_that_free_it(tmp_path, joints, free):
+    (tmp_path / "dog.xml").write_text(f"<mujoco><worldbody><body name='base'>{joints}</body></worldbody></mujoco>")
+    assert robots._is_fixed(tmp_path / "dog.xml") is not free
+
+
+def test_a_root_of_an_mjcf_that_joints_half_free_is_refused(tmp_path):
+    for joints, named in (("<joint name='slider'/>", "joint slider"), ("<joint type='slide'/>", "joint of type slide")):
+        (tmp_path / "dog.xml").write_text(f"<mujoco><worldbody><body name='base'>{joints}</body></worldbody></mujoco>")
+        with pytest.raises(UserError, match=f"base has the {named}, which .* put the body into one without a joint"):
+            robots._is_fixed(tmp_path / "dog.xml")
+
+
 def test_names_that_a_robot_has_not_come_with_its_file(make):
     import lab_configs
     from isaaclab.managers import SceneEntityCfg
