@@ -19,7 +19,7 @@ class Levels(Goal):
 
     def compute(self, dt):
         super().compute(dt)
-        if self.metrics["changes"].mean() > 0.5:
+        if self.value.mean() > 0.4:
             self.level += 0.1
         self.value *= self.level
 
