@@ -96,8 +96,8 @@ class Trainer(ABC):
         return True
 
     @classmethod
-    def remark(cls, params: Params) -> str:
-        """Return a line for the run's log on what limits the policies; empty if there is nothing to say."""
+    def remark(cls, params: Params, env_steps: float) -> str:
+        """Return a line for the run's log on what limits the policies, which train so long; empty without a limit."""
         return ""
 
     @abstractmethod

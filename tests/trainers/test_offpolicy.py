@@ -144,6 +144,12 @@ def test_survivors_of_a_race_keep_their_rings():
     assert_equal(alone.state(), rest.train(3).state())
 
 
+def test_a_run_that_ends_before_the_first_update_is_told():
+    few = params(num_warmup_steps=2000, env_steps_per_update=32)
+    assert "nothing is learned: the first update comes after 2,032 env-steps" in GroupedSAC.remark(few, 2031)
+    assert "nothing is learned" not in GroupedSAC.remark(few, 2032)
+
+
 def test_a_state_of_other_widths_is_refused():
     with pytest.raises(ValueError, match="a network of other widths"):
         Run([1]).trainer.set_state(Run([0]).train(2).state())

@@ -25,6 +25,7 @@ from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.folder.tracking import wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.prepare.forecast import training_steps
 from envcoder_bench.run.prepare.plan import GroupFacts, Plan
 from envcoder_bench.run.result import RunResult, finished, unfinished
 from envcoder_bench.run.seeds import seed_count
@@ -117,7 +118,7 @@ class Executor(JobHandler):
         stopped_at = None
         # a run may go on when all groups are trained, for its pages alone
         if plan.waves:
-            learner = trainer_class(self._cfg.params).remark(self._cfg.params)
+            learner = trainer_class(self._cfg.params).remark(self._cfg.params, training_steps(self._cfg, 1))
             for line in filter(None, (str(plan), *plan.wide, plan.seeds, plan.time, learner)):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)

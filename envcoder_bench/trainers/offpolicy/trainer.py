@@ -104,9 +104,14 @@ class GroupedSAC(BlockTrainer):
         return False
 
     @classmethod
-    def remark(cls, params: Params) -> str:
-        bound = SACSettings.from_params(params, 1).action_bound
-        return f"actions are within ±{bound:g} (train.params.config.action_bound)"
+    def remark(cls, params: Params, env_steps: float) -> str:
+        settings = SACSettings.from_params(params, 1)
+        line = f"actions are within ±{settings.action_bound:g} (train.params.config.action_bound)"
+        first = settings.num_warmup_steps + settings.env_steps_per_update
+        if env_steps >= first:
+            return line
+        late = f"the first update comes after {first:,} env-steps of a policy (train.params.config.num_warmup_steps)"
+        return f"{line}; nothing is learned: {late}, and this run has {env_steps:,.0f}"
 
     # the loop
 
