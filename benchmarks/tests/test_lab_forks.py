@@ -5,6 +5,7 @@ from pathlib import Path
 
 import lab_forks
 import lab_policies
+import lab_ranking
 import lab_training
 
 PAGE = (Path(lab_forks.__file__).parent / "isaaclab.md").read_text()
@@ -59,3 +60,11 @@ def test_configs_are_counted_by_their_reasons(tmp_path, monkeypatch):
     assert missing == {"cv2": 2} and failures == {"ValueError: ./robot.urdf is bad": 1}
     values = {"commit": "abc", "configs": 4, "loaded": 1, "missing": dict(missing), "failures": dict(failures)}
     assert lab_forks.row("a/b", values) == "| a/b abc | 1 of 4 | cv2 is missing (2); ./robot.urdf is bad (1) |"
+
+
+def test_the_page_shows_the_ranking_without_each_term():
+    record = json.loads(lab_ranking.RECORD.read_text())
+    text = PAGE.split("### Without each reward term")[1]
+    shown = [line for line in text.splitlines() if line.startswith("| ")][1:]  # below the names of the columns
+    assert shown == [lab_ranking.row(ranked) for ranked in lab_ranking.ranked(record)]
+    assert all(len(seeds) == 3 for seeds in record["candidates"].values())

@@ -316,6 +316,17 @@ class Block:
             return [0] if self.is_alone else []
         return self.group_curricula.active(self.world.steps)
 
+    def missed(self, groups: Sequence[int]) -> tuple[list[str], list[int]]:
+        """Return the terms of the curriculum that act in this step and not in the next, and the groups that miss it.
+
+        Args:
+            groups: those of the block in which an episode begins.
+        """
+        missing = [group for group in self.active_groups() if group not in groups]
+        if self.group_curricula is None or not missing:
+            return [], []
+        return self.group_curricula.periodic(self.world.steps), missing
+
     def _stop_curriculum(self, group: int, name: str, error: BaseException) -> None:
         """Stop a group whose own curriculum, or a curriculum that reads its own terms, has raised."""
         if not any(self.is_patched(self.configs[group], section) for section in SECTIONS):

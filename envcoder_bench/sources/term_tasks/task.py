@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,8 @@ from envcoder_bench.sources.term_tasks.graphs.parts import Parts, cuda_capture
 from envcoder_bench.sources.term_tasks.patches import Patches, block_keys, patched
 from envcoder_bench.sources.term_tasks.state_reader import StateReader
 from envcoder_bench.tasks.base import EnvGroups, Task
+
+log = logging.getLogger(__name__)
 
 
 class TermTask(Task):
@@ -79,6 +82,7 @@ class TermTask(Task):
         self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
         self.default_state: dict[str, Tensor] = {}
         self.faults: dict[int, Exception] = {}
+        self._has_warned = False  # of a curriculum that passes groups
         self._fitness = Fitness(facts.dialect, facts.measure, num_envs, self.device)
         self._patches: Sequence[Mapping[str, Any]] = ()
         self.reader = StateReader({})
@@ -252,10 +256,30 @@ class TermTask(Task):
         """Evaluate the curricula: those by what a group did where episodes begin, others in each step."""
         begins = self._where_episodes_begin()
         for block in self.blocks:
-            block.attempt(
-                block.curriculum, self._mask[block.rows], [g for g, own in enumerate(block.groups) if begins[own]]
-            )
+            groups = [g for g, own in enumerate(block.groups) if begins[own]]
+            if self.step_count < EVALUATION_STEP:
+                self._warn_of_missed(block, groups)
+            block.attempt(block.curriculum, self._mask[block.rows], groups)
         self._drop_outdated_graphs()
+
+    def _warn_of_missed(self, block: Block, groups: Sequence[int]) -> None:
+        """Name once a curriculum that acts in few steps, if one of these passes a group in which no episode begins.
+
+        Episodes that time out begin again after as many steps, so that it may never act for such a group.
+        """
+        names, missing = ([], []) if self._has_warned else block.missed(groups)
+        if names:
+            self._has_warned = True
+            seeds = self._groups.seeds.view(-1, self._groups.size)[block.groups.start :, 0][missing].unique().tolist()
+            log.warning(
+                "the curriculum %s acts in step %d, where an episode begins; none does in %d of %d groups (seed %s):"
+                " with few environments it may never act, see docs/isaaclab.md",
+                ", ".join(names),
+                self.world.steps,
+                len(missing),
+                len(block.groups),
+                ", ".join(map(str, seeds)),
+            )
 
     def _drop_outdated_graphs(self) -> None:
         if any([block.has_new_settings() for block in self.blocks]) and self.world.parts.captures:

@@ -305,3 +305,25 @@ def test_a_setting_that_raises_stops_its_group_alone(func, message):
         assert (0 in alone.faults) == (group in task.faults)
         if group not in task.faults:
             assert_equal([task.of_group(result, group) for result in results], mine)
+
+
+def test_groups_that_a_curriculum_passes_are_named():
+    def each_fourth(env, env_ids):
+        if env.common_step_counter % 4 == 0:
+            env.reward_manager.get_term_cfg("near")["weight"] = 2.0
+
+    task, missed = LineTask(N, [curriculum(each_fourth)] * 3), []
+    (block,) = task.blocks
+    for _ in range(8):
+        task.step(torch.zeros(N))
+        missed.append(block.missed([1]))
+    assert missed == [([], [])] * 3 + [(["t"], [0, 2])] + [([], [])] * 3 + [(["t"], [0, 2])]
+    assert block.missed([0, 1, 2]) == ([], [])
+
+
+def test_a_curriculum_that_acts_in_each_step_passes_no_group():
+    def each_time(env, env_ids):
+        env.reward_manager.get_term_cfg("near")["weight"] = 2.0
+
+    (block,) = LineTask(N, [curriculum(each_time)] * 2).blocks
+    assert block.missed([0]) == ([], [1])

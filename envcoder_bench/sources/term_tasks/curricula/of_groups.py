@@ -134,6 +134,10 @@ class GroupCurricula:
         known = plain(dialect.get(term, "func"))
         return known is None or known.may_act(steps, self.envs[0], dialect.get(term, "params"))
 
+    def periodic(self, steps: int) -> list[str]:
+        """Return the terms that may do something at ``steps``, and not in the next step."""
+        return [name for name in self.names if self._may_act(name, steps) and not self._may_act(name, steps + 1)]
+
     def evaluate(self, name: str, mask: Tensor, groups: Iterable[int]) -> Iterator[tuple[int, BaseException]]:
         """Evaluate a term for some groups that are not stopped; yield those for which it raises, with the error.
 
