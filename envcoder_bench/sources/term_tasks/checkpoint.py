@@ -20,6 +20,8 @@ _SKIPPED = (
 )  # fmt: skip
 _SEPARATOR = " > "
 _PLAIN = (type(None), bool, int, float, str)
+_LIBRARIES = ("torch", "numpy", "warp", "mujoco", "mujoco_warp", "builtins")
+_SIMULATIONS = ("isaaclab_mujoco", "mujoco_batches")  # packages whose objects set their own plain values
 _CONTAINERS = (dict, list, tuple, set)
 
 
@@ -61,10 +63,10 @@ def _walk(value: Any, path: str, seen: set[int], plain: bool) -> Iterator[tuple[
         items: Iterator[tuple[Any, Any]] = ((name, x) for name, x in value.items() if isinstance(name, (str, int)))
     elif isinstance(value, (list, tuple)):
         items = iter(enumerate(value))
-    elif type(value).__module__.split(".")[0] in ("torch", "numpy", "warp", "mujoco", "mujoco_warp", "builtins"):
+    elif (package := type(value).__module__.split(".")[0]) in _LIBRARIES:
         return
     else:
-        items = iter(getattr(value, "__dict__", {}).items())
+        items, plain = iter(getattr(value, "__dict__", {}).items()), plain and package not in _SIMULATIONS
     for name, x in list(items):
         inner = f"{path}{_SEPARATOR}{name}"
         if isinstance(x, Tensor):
