@@ -1,19 +1,15 @@
-"""Memory of MuJoCo Warp's worlds: arrays that steps do not touch, and the allocations of a step.
+"""Arrays of MuJoCo Warp's worlds that steps do not touch.
 
-Uses ``smooth.skip_qacc_smooth``, and knowledge of the fields of ``Data`` that the code of MuJoCo Warp 4.0 reads. While
-a step's allocations are counted, it replaces Warp's functions that make arrays.
+Uses ``smooth.skip_qacc_smooth``, and knowledge of the fields of ``Data`` that the code of MuJoCo Warp 4.0 reads.
 
 Why: ``make_data`` allocates arrays for every solver, integrator and option. For an ANYmal, a fifth of the memory is
-unused. Steps allocate arrays, too, and no function reports them.
+unused.
 
 Upstream: google-deepmind/mujoco_warp issue 926 (open) is about memory that is allocated in advance; no issue about
 unused arrays was found.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportArgumentType=false
-
-from collections.abc import Callable
-from typing import Any
 
 import mujoco_warp as mjw
 import warp as wp
@@ -67,27 +63,3 @@ def _share_row(old: wp.array) -> wp.array:
     new = wp.array(ptr=row.ptr, dtype=old.dtype, shape=old.shape, strides=(0, *row.strides[1:]), device=old.device)
     new._ref = row  # keeps the memory
     return new
-
-
-def allocated_by(function: Callable[[], object]) -> int:
-    """Call a function, and return the bytes of all arrays that it allocates by Warp's functions, freed or not."""
-    makers = {name: getattr(wp, name) for name in ("empty", "zeros", "full", "empty_like", "zeros_like", "clone")}
-    sizes: list[int] = []
-
-    def with_count(make: Callable[..., wp.array]) -> Callable[..., wp.array]:
-        def make_and_count(*args: Any, **kwargs: Any) -> wp.array:
-            new = make(*args, **kwargs)
-            sizes.append(new.capacity)
-            return new
-
-        return make_and_count
-
-    # MuJoCo Warp calls these functions as attributes of the module, so that replaced ones count all arrays
-    try:
-        for name, make in makers.items():
-            setattr(wp, name, with_count(make))
-        function()
-    finally:
-        for name, make in makers.items():
-            setattr(wp, name, make)
-    return sum(sizes)

@@ -21,7 +21,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
+from envcoder_bench.compat.mujoco_warp_memory import drop_untouched
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim.base import Variation
 from envcoder_bench.sim.mujoco_model import RobotModel, outermost_geom
@@ -38,6 +38,7 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     to_body_frame,
     write,
 )
+from mujoco_batches.compat.warp_memory import allocated_by, capacity
 from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.physics.live_tensors import PoseSource, restore, save
 from mujoco_batches.physics.warp_contacts import ContactForces
@@ -178,9 +179,9 @@ class MujocoWarp(MujocoTensors):
     @property
     def bytes_per_env(self) -> int:
         self._wait()
-        arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
-        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._state_arrays.values()]
-        allocated = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
+        arrays = [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._state_arrays.values()]
+        allocated = capacity(self._data, self._data.efc, self._data.contact) + self._contacts.capacity
+        allocated += sum(x.capacity for x in arrays)
         allocated += self._order.capacity if self._ordered else 0
         return (allocated + self._workspace) // self.num_envs
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
-ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
+ENV_BYTES = 160 * 1024  # approximate memory of one environment in another physics engine, without the task's tensors
 TOLERANCE = 1e-4  # rounding may depend on an environment's place in a tensor
 _told: set[str] = set()  # addresses of tasks whose unequal beginnings were logged
 
@@ -158,7 +158,9 @@ class IsaacTask(Task):
     @property
     def bytes_per_env(self) -> int:
         storages = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
-        return ENV_BYTES + 4 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
+        engine = getattr(self.isaac.sim, "engine", None)
+        of_engine = ENV_BYTES if engine is None else engine.bytes_per_env
+        return of_engine + 4 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
 
     def pose_source(self) -> PoseSource | None:
         source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)

@@ -242,7 +242,7 @@ class DirectTask(Task):
     @property
     def bytes_per_env(self) -> int:
         of_state = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
-        return 64 * 1024 + 200 * self.world.sim.running.layout.model.nv**2 + 2 * of_state
+        return self.world.sim.running.engine.bytes_per_env + 2 * of_state
 
     def pose_source(self) -> Any:
         source = getattr(self.world.sim.running.engine, "pose_source", None)

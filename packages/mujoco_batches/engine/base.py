@@ -51,6 +51,11 @@ class Engine(ABC):
         self.blown = torch.zeros(n, dtype=torch.bool, device=device)
         self.dof_actors = torch.from_numpy(layout.dof_actors).to(device)
 
+    @property
+    def bytes_per_env(self) -> int:
+        """Approximate memory of an environment, without what the model has once."""
+        return 64 * 1024 + 200 * self._layout.model.nv**2
+
     # properties: the values act from the next step on
 
     def _before_change(self) -> None:  # noqa: B027

@@ -19,6 +19,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from mujoco_batches.compat.warp_memory import allocated_by, capacity
 from mujoco_batches.compat.warp_start import start_warp
 from mujoco_batches.compat.warp_structs import check_structs
 from mujoco_batches.engine import cuda_kernels as kernels
@@ -130,6 +131,14 @@ class WarpEngine(Engine):
     def blow_ups(self) -> int:
         """Number of resets after failed physics so far; waits for the device."""
         return int(self._blow_ups)
+
+    @property
+    def bytes_per_env(self) -> int:
+        state = self.get_state()
+        with self._on_torch_stream():
+            of_step = allocated_by(self._advance) // self._layout.substeps  # substeps use the same memory
+        self.set_state(state)
+        return (capacity(self._data, self._data.efc, self._data.contact) + of_step) // self.num_envs
 
     def set_gravity(self, gravity: np.ndarray) -> None:
         with self._on_torch_stream():

@@ -219,6 +219,22 @@ def test_engine_resumes_from_a_saved_state(tmp_path, engine):
 
 
 @on_warp
+def test_memory_is_that_of_the_arrays_and_of_a_step_and_measuring_it_changes_nothing(tmp_path, engine):
+    scene, other = mixed_scene(tmp_path), mixed_scene(tmp_path)
+    run(scene, 5)
+    run(other, 5)
+    measured, data = scene.sim.engine.bytes_per_env, scene.sim.engine._data
+    sizes = [
+        x.capacity for part in (data, data.efc, data.contact) for x in vars(part).values() if hasattr(x, "capacity")
+    ]
+    assert sum(sizes) < 3 * measured < 100 * sum(sizes)  # steps allocate, too
+    scene.step(7)
+    other.step(7)
+    if engine == "warp":
+        assert all(torch.equal(a, b) for a, b in zip(numbers(scene), numbers(other)))
+
+
+@on_warp
 def test_state_saved_before_reading_bodies_is_restored(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
