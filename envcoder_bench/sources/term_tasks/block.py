@@ -354,18 +354,22 @@ class Block:
             self._outdated |= self.settings.update()
         except FAULTS:
             self._outdated = True
-            self._stop_bad_groups()
+            if not self._stop_bad_groups():
+                raise
         for k, term in enumerate(self.rewards.terms):
             if term.shared.own or dropped:
                 self._outdated |= self._update_weight(k, term)
 
-    def _stop_bad_groups(self) -> None:
-        """Stop the groups for which a curriculum has set what no group can have alone."""
+    def _stop_bad_groups(self) -> bool:
+        """Stop the groups for which a curriculum has set what no group can have alone; return whether there are any."""
+        found = False
         for group in range(len(self.groups)):
             try:
                 self.settings.check(group)
             except FAULTS as error:
                 self._stop_curriculum(group, "", error)
+                found = True
+        return found
 
     def _update_weight(self, k: int, term: Term) -> bool:
         """Compute the weights of a term anew; return whether graphs are outdated."""

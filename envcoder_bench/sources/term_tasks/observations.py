@@ -59,21 +59,21 @@ class Observations:
         block = self._block
         with block.drawing_in("observations", block.draws.step):
             for manager, rows in list(self.managers):
-                try:
-                    with block.stream("observations", block.draws.step, rows):
+                with block.stream("observations", block.draws.step, rows):
+                    try:
                         names = list(self._dialect.observation_terms(manager))
                         calls = [functools.partial(self._dialect.observe, manager, name) for name in names]
                         observed = dict(zip(names, side_by_side(calls, self._dialect.branches)))
-                except FAULTS as error:
-                    if block.world.parts.capturing:
-                        raise
-                    groups = range(rows.start // block.size, rows.stop // block.size)
-                    if not block.is_patched(block.configs[groups[0]], "observations"):
-                        raise
-                    self.managers.remove((manager, rows))
-                    fault = self._fault(groups[0], block.part(rows), error)
-                    block.faults([block.groups.start + g for g in groups], fault)
-                    continue
+                    except FAULTS as error:
+                        if block.world.parts.capturing:
+                            raise
+                        groups = range(rows.start // block.size, rows.stop // block.size)
+                        if not block.is_patched(block.configs[groups[0]], "observations"):
+                            raise
+                        self.managers.remove((manager, rows))
+                        fault = self._fault(groups[0], block.part(rows), error)
+                        block.faults([block.groups.start + g for g in groups], fault)
+                        continue
                 for reader, groups in block.world.obs_sets.items():
                     first = 0
                     for x in (observed[group] for group in groups):

@@ -380,6 +380,17 @@ def test_a_command_of_a_stopped_group_stops_no_other_and_not_the_run():
     assert_equal([task.of_group(result, 1) for result in results], alone)
 
 
+def test_what_fails_for_no_single_group_is_raised(monkeypatch):
+    task = LineTask(N, [{}, {}], cfg={**registered(), **curriculum(heavier_at_times)})
+
+    def no_memory():
+        raise MemoryError("of a device")
+
+    monkeypatch.setattr(task.blocks[0].settings, "update", no_memory)
+    with pytest.raises(MemoryError, match="of a device"):
+        driven(task)
+
+
 def test_groups_that_a_curriculum_passes_are_named():
     def each_fourth(env, env_ids):
         if env.common_step_counter % 4 == 0:
