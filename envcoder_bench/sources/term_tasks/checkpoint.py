@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,14 @@ _SKIPPED = (
     "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
     "device", "_device",  # of the run that goes on
 )  # fmt: skip
-_SEPARATOR = " > "
+_SEPARATOR, _NUMBER = " > ", "#"  # between the parts of a path, and before a key of a dict that is a number
 _PLAIN = (type(None), bool, int, float, str)
 _LIBRARIES = ("torch", "numpy", "warp", "mujoco", "mujoco_warp", "builtins")
 _SIMULATIONS = ("isaaclab_mujoco", "mujoco_batches")  # packages whose objects set their own plain values
 _CONTAINERS = (dict, list, tuple, set)
+_SEQUENCES = (list, tuple, deque)
+_DTYPES = {type(np.dtype(code)) for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?"}
+_OF_NUMPY = [np.ndarray, np.dtype, *_DTYPES, *(x.__reduce__()[0] for x in (np.empty(0), np.float32()))]  # in files
 
 
 def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
         roots[f"block {k}"] = {
             "events": block.event_manager,
             "commands": block.command_manager,
-            "observations": {rows.start: manager for manager, rows in block.observations.managers},
+            "observations": {str(rows.start): manager for manager, rows in block.observations.managers},
             "rewards": [term.func for term in block.rewards.terms],
             "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],
@@ -62,20 +66,21 @@ def _walk(value: Any, path: str, seen: set[int], plain: bool) -> Iterator[tuple[
     if isinstance(value, Mapping):
         # other keys are of caches, such as constants by device
         items: Iterator[tuple[Any, Any]] = ((name, x) for name, x in value.items() if isinstance(name, (str, int)))
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, _SEQUENCES if plain else (list, tuple)):  # a graph cannot append
         items = iter(enumerate(value))
     elif (package := type(value).__module__.split(".")[0]) in _LIBRARIES:
         return
     else:
         items, plain = iter(getattr(value, "__dict__", {}).items()), plain and package not in _SIMULATIONS
     for name, x in list(items):
-        inner = f"{path}{_SEPARATOR}{name}"
+        is_number = isinstance(value, Mapping) and isinstance(name, int)
+        inner = f"{path}{_SEPARATOR}{_NUMBER if is_number else ''}{name}"
         if isinstance(x, Tensor):
             yield inner, x, (value, name)
         elif name in _SKIPPED:
             continue
-        elif plain and (isinstance(x, np.generic) or _is_plain(x)):
-            yield inner, x.item() if isinstance(x, np.generic) else copy.deepcopy(x), (value, name)
+        elif plain and (type(x.dtype) in _DTYPES if isinstance(x, (np.ndarray, np.generic)) else _is_plain(x)):
+            yield inner, copy.deepcopy(x), (value, name)
         else:
             yield from _walk(x, inner, seen, plain)
 
@@ -142,7 +147,8 @@ def _packed(value: Any) -> Tensor:
 
 
 def _unpacked(content: Tensor) -> Any:
-    return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+    with torch.serialization.safe_globals(_OF_NUMPY):
+        return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
 
 
 def _replace(
@@ -170,41 +176,45 @@ def _replace(
 
 
 def _owner(roots: Mapping[str, Any], path: str) -> tuple[Any, Any]:
-    """Return the object at a path without its last part, and this part."""
+    """Return the object at a path without its last part, and the key of this part."""
     name, *parts = path.split(_SEPARATOR)
     value = roots[name]
     for part in parts[:-1]:
-        value = _part(value, part)
-    return value, parts[-1]
+        key = _key(value, part)
+        value = value[key] if isinstance(value, (Mapping, *_SEQUENCES)) else vars(value)[key]
+    return value, _key(value, parts[-1])
 
 
-def _part(value: Any, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return value[name] if name in value else value[int(name)]
-    return value[int(name)] if isinstance(value, (list, tuple)) else vars(value)[name]
+def _key(value: Any, part: str) -> Any:
+    """Return the key, index or name of a part of a path."""
+    is_number = isinstance(value, _SEQUENCES) or (isinstance(value, Mapping) and part.startswith(_NUMBER))
+    return int(part.removeprefix(_NUMBER)) if is_number else part
 
 
 def _forget(owner: tuple[Any, Any]) -> None:
     """Remove what did not exist yet."""
     value, name = owner
-    if isinstance(value, (dict, list)):
+    if isinstance(value, (dict, list, deque)):
         del value[name]
     else:
         object.__delattr__(value, name)
 
 
 def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
-    """Put a copy of a value where ``held`` has read one; tensors, dicts and lists stay the same objects."""
+    """Put a copy of a value where ``held`` has read one; tensors, arrays, dicts and lists stay the same objects."""
     holder, name = owner
-    if isinstance(holder, (list, tuple)):
-        old = holder[int(name)] if int(name) < len(holder) else None
+    old: Any
+    if isinstance(holder, _SEQUENCES):
+        old = holder[name] if name < len(holder) else None
     else:
         old = holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
-    if isinstance(value, Tensor):
-        if isinstance(old, Tensor) and old.shape == value.shape:
-            old.copy_(value)
+    if isinstance(value, (Tensor, np.ndarray)):
+        is_like = isinstance(old, type(value)) and (old.shape, old.dtype) == (value.shape, value.dtype)
+        is_fixed = isinstance(old, np.ndarray) and not old.flags.writeable
+        if is_like and not is_fixed and not isinstance(holder, deque):  # a deque may have one object several times
+            old[...] = value
         elif not isinstance(holder, tuple):
-            assign(owner, value.to(device, copy=True))
+            assign(owner, value.to(device, copy=True) if isinstance(value, Tensor) else value.copy())
         return
     value = copy.deepcopy(value)
     if isinstance(value, dict) and isinstance(old, dict):
@@ -219,9 +229,9 @@ def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
 def assign(owner: tuple[Any, Any], x: Any) -> None:
     """Put a value where ``held`` has read one."""
     value, name = owner
-    if isinstance(value, dict):
+    if isinstance(value, (list, deque)) and name >= len(value):
+        value.append(x)
+    elif isinstance(value, (dict, list, deque)):
         value[name] = x
-    elif isinstance(value, list):
-        value[int(name) : int(name) + 1] = [x]
     else:
         object.__setattr__(value, name, x)

@@ -1,7 +1,10 @@
 """What a checkpoint of a world and its blocks gives back, and what it leaves."""
 
+from collections import Counter, deque
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
 import torch
 from dict_framework import LineTask
 
@@ -45,6 +48,39 @@ def test_a_run_goes_on_with_its_own_devices():
     names = ("device", "_device")
     held = given_back({name: "cuda:0" for name in names}, {name: "cuda:1" for name in names})
     assert vars(held) == {"device": "cuda:1", "_device": "cuda:1"}
+
+
+@pytest.mark.parametrize(
+    "later, first",
+    [
+        ({3: torch.ones(2), "4": torch.zeros(2)}, {}),
+        (Counter({3: 5}), Counter()),
+        (deque([torch.ones(2), torch.zeros(2)], 2), deque([torch.ones(2)] * 2, 2)),
+        (deque([1.0, "a"], 3), deque(maxlen=3)),
+        (deque([1.0]), deque([2.0, 3.0])),
+        (np.array([1.0, np.nan]), np.zeros(2)),
+        (np.array([True]), None),
+        ([np.ones(2)], [np.zeros(3)]),
+        (np.float32(0.3), np.float32(0.1)),
+        (torch.tensor([2**40 + 1]), torch.zeros(1)),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_values_are_given_back_with_their_types(later, first):
+    held = given_back({"x": later}, {"x": first})
+    assert type(held.x) is type(later)
+    if isinstance(later, (np.ndarray, np.generic, torch.Tensor)):
+        assert held.x.dtype == later.dtype and held.x is not later
+    if isinstance(later, dict):
+        assert list(held.x) == list(later)
+    assert repr(held.x) == repr(later)
+
+
+def test_arrays_stay_the_same_objects():
+    first = np.zeros(2)
+    assert given_back({"x": np.ones(2)}, {"x": first}).x is first
+    first.flags.writeable = False
+    assert given_back({"x": np.zeros(2)}, {"x": first}).x.tolist() == [0.0, 0.0]
 
 
 class Memory:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -194,7 +195,7 @@ class Parts:
 
     def _reason(self, before: Any, after: Any) -> str:
         """Return why what was run between two ``_kept`` cannot be captured; empty if it can."""
-        changed = [path for path, x in after[2].items() if before[2].get(path, x) != x]
+        changed = [path for path, x in after[2].items() if _differ(x, before[2].get(path, x))]
         if after[0] > before[0]:
             waits = [w for w in self._caught or () if "called a synchronizing" in str(w.message)]
             return f"waits for the device in {waits[before[0]].filename}:{waits[before[0]].lineno}"
@@ -233,7 +234,9 @@ class Parts:
 
 
 def _differ(x: Any, other: Any) -> bool:
-    return x is not other if isinstance(x, Tensor) or isinstance(other, Tensor) else x != other
+    if isinstance(x, Tensor) or isinstance(other, Tensor):
+        return x is not other
+    return not np.array_equal(x, other, equal_nan=True) if isinstance(x, np.ndarray) else x != other
 
 
 def _in_a_capture(error: Exception) -> str:
