@@ -33,7 +33,9 @@ from envcoder_bench.tasks.sim_task import control_timing, engine_options
 from envcoder_bench.tasks.spec import Can
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
-TOLERANCE = 1e-5  # largest difference to the policy's actions, of the largest of an observation, or of 1 if it is less
+TOLERANCE = (
+    1e-5  # largest difference to the policy's actions, of the largest of an observation, or of 1 if that is less
+)
 _NUM_ENVS, _STEPS = 16, 12  # size of a short rollout that gives states and observations
 
 Run = Callable[[np.ndarray], Sequence[Any]]
