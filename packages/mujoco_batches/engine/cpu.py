@@ -558,10 +558,13 @@ class CpuEngine(Engine):
         out[:, diagonal, diagonal] -= self._properties.armature[:, columns]
 
     def _bound(self, name: str) -> np.ndarray:
-        """Return an output that few tasks read; it is copied from the batch from the first call on."""
-        if name not in self._lazy:
+        """Return an output that few tasks read; it is copied from the batch from the first call on.
+
+        It is that of the present properties, because readers use it together with their rows.
+        """
+        if name not in self._lazy or self._properties.written:
             self._lazy[name] = self._batch.bind(name)
-            self._keep_start()
+            self._properties.flush()
             self._arrays_of = None
             self._derive()
         return self._lazy[name]
