@@ -254,9 +254,10 @@ def test_what_is_read_late_survives_a_checkpoint(make, cfgs):
 
 def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
     """Forces of contacts, drives and joints, when they are read for the first time, also after a write."""
-    found = []
+    found, cfg = [], cfgs.LeggedEnvCfg()
+    cfg.scene.contact_forces = cfg.rewards.contacts = None  # which would read in each step
     for early in (True, False):
-        env = make(cfgs.LeggedEnvCfg())
+        env = make(cfg)
         env.reset()
         robot, engine = env.scene["robot"], env.sim.running.engine
         robot.write_root_pose_to_sim(torch.tensor([[0.0, 0.0, STANDING, 1.0, 0.0, 0.0, 0.0]] * 2))
@@ -264,6 +265,7 @@ def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
             advance(env, 1, position=torch.full((2, 8), 0.01 * step))
             if early:
                 engine.tensor("contact_forces")
+        assert engine._left_out is not early
         robot.write_root_velocity_to_sim(torch.ones(1, 6), env_ids=torch.tensor([1]))
         read = [engine.tensor(name) for name in ("bodies", "contact_forces", "dof_forces")]
         found.append([*read, robot.root_physx_view.get_link_incoming_joint_force()])
