@@ -275,6 +275,18 @@ def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
     assert all(torch.equal(a, b) and a.abs().max() > 0.1 for a, b in zip(*found))
 
 
+def test_steps_go_on_leaving_out_forces_after_rare_changes_of_properties(make, cfgs):
+    env = make(cfgs.CartpoleEnvCfg())
+    env.reset()
+    engine, left_out = env.sim.running.engine, []
+    for steps in (30, 30, 3, 30):  # the last comes after changes that are not rare
+        advance(env, steps)
+        left_out.append(engine._left_out)
+        engine.set_gravity(np.array([0.0, 0.0, -GRAVITY]))
+        engine.set_gravity(np.array([0.0, 0.0, -GRAVITY]))
+    assert left_out == [True, True, True, False]
+
+
 def test_environments_that_share_properties_step_as_with_their_own(make, cfgs):
     found = []
     for factor in (1.0, 1.5):  # of the mass of the last environment's pole
