@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import MISSING
 from typing import Any
 
 _ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
@@ -12,24 +13,35 @@ _ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
 def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a runner's config, such as ``dataclasses.asdict(unitree_g1_ppo_runner_cfg())``.
 
-    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``. One with all three has an empty
-    ``policy``, of Isaac Lab's base class.
+    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``; Isaac Lab's base class has all
+    three. A field that is not set counts as absent: ``dataclasses.MISSING``, and ``{}``, which Isaac Lab's
+    ``to_dict()`` makes of it.
 
     Returns:
         The content of a train.yaml, which differs from cfg/train/RslRlPPO.yaml in numbers alone. The actions' limit
         (``clip_actions``) is the task's to apply.
 
     Raises:
-        ValueError: it lacks a setting, or asks for what grouped PPO does not have, for instance a recurrent network.
+        ValueError: it lacks a setting, has two policies, or asks for what grouped PPO does not have, for instance a
+            recurrent network.
     """
     try:
-        return _translated(runner)
+        return _translated(_filled(runner))
     except KeyError as error:
         raise ValueError(f"rl_cfg, the settings of PPO, has no {error}: is it for a known version of rsl_rl?") from None
 
 
+def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    filled = {key: _filled(x) if isinstance(x, Mapping) else x for key, x in settings.items()}
+    return {key: x for key, x in filled.items() if x != {} and not isinstance(x, type(MISSING))}  # asdict copies it
+
+
 def _translated(runner: Mapping[str, Any]) -> dict[str, Any]:
-    if not ("actor" in runner and "critic" in runner):
+    if "policy" in runner:
+        if both := [name for name in ("actor", "critic") if name in runner]:
+            raise ValueError(
+                f"rl_cfg has the networks twice, as policy and as {' and '.join(both)}: leave out one of these"
+            )
         runner = {**runner, **_actor_and_critic(runner["policy"], runner.get("empirical_normalization") is True)}
     actor, algorithm = runner["actor"], runner["algorithm"]
     distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import MISSING
 from typing import Any
 
 import pytest
@@ -66,15 +67,28 @@ def test_base_config_is_that_of_mjlabs_velocity_tasks(folder):
     GroupedPPO.check(params, 64)
 
 
-def test_an_empty_policy_beside_actor_and_critic_is_not_read():
+OLDER: dict[str, Any] = {
+    "class_name": "ActorCritic", "init_noise_std": 0.5, "noise_std_type": "log", "activation": "elu",
+    "actor_hidden_dims": [8], "critic_hidden_dims": [16], "actor_obs_normalization": {}, "critic_obs_normalization": {},
+}  # fmt: skip
+
+
+def test_of_a_policy_and_an_actor_with_a_critic_the_filled_one_is_read():
+    older = {key: x for key, x in G1.items() if key not in ("actor", "critic")} | {"policy": OLDER}
     assert rsl_rl_params({**G1, "policy": {}}) == rsl_rl_params(G1)
+    assert rsl_rl_params({**older, "actor": {}, "critic": {"hidden_dims": MISSING}}) == rsl_rl_params(older)
+    with pytest.raises(ValueError, match="as policy and as actor and critic: leave out"):
+        rsl_rl_params({**G1, "policy": OLDER})
 
 
-def test_settings_that_are_missing_are_named():
-    with pytest.raises(ValueError, match="no 'actor_hidden_dims'"):
-        rsl_rl_params({"policy": {}, "algorithm": G1["algorithm"]})
-    with pytest.raises(ValueError, match="no 'algorithm'"):
-        rsl_rl_params({"actor": MODEL, "critic": MODEL})
+@pytest.mark.parametrize("unset", [{}, copy.deepcopy(MISSING)])  # as Isaac Lab's to_dict and as asdict make it
+@pytest.mark.parametrize("key", [
+    "num_steps_per_env", "algorithm", "algorithm__gamma", "algorithm__schedule", "algorithm__use_clipped_value_loss",
+    "actor", "actor__hidden_dims", "critic__activation",
+])  # fmt: skip
+def test_a_setting_that_is_not_set_is_named(key, unset):
+    with pytest.raises(ValueError, match=f"has no '{key.rpartition('__')[2]}'"):
+        rsl_rl_params(changed(**{key: unset}))
 
 
 def test_numbers_of_a_runner_arrive(folder):
@@ -122,12 +136,7 @@ def test_unknown_default_is_refused_with_near_matches(folder):
 
 def test_a_policy_of_older_runners_is_an_actor_and_a_critic() -> None:
     """As Isaac Lab 2.x writes it; values that are not set are not True."""
-    policy: dict[str, Any] = {
-        "class_name": "ActorCritic", "init_noise_std": 0.5, "noise_std_type": "log", "activation": "elu",
-        "actor_hidden_dims": [8], "critic_hidden_dims": [16], "actor_obs_normalization": ...,
-        "critic_obs_normalization": ...,
-    }  # fmt: skip
-    runner = {key: x for key, x in G1.items() if key not in ("actor", "critic")} | {"policy": policy}
+    runner = {key: x for key, x in G1.items() if key not in ("actor", "critic")} | {"policy": OLDER}
     params = rsl_rl_params(runner)["params"]
     assert params["network"]["mlp"] == {"units": [8], "critic_units": [16], "activation": "elu"}
     space = params["network"]["space"]["continuous"]
@@ -135,4 +144,4 @@ def test_a_policy_of_older_runners_is_an_actor_and_a_critic() -> None:
     assert params["config"]["normalize_input"] is False
     assert rsl_rl_params({**runner, "empirical_normalization": True})["params"]["config"]["normalize_input"] is True
     with pytest.raises(ValueError, match=r"rl_cfg\.policy\.class_name: ActorCriticRecurrent is not supported"):
-        rsl_rl_params({**runner, "policy": {**policy, "class_name": "ActorCriticRecurrent"}})
+        rsl_rl_params({**runner, "policy": {**OLDER, "class_name": "ActorCriticRecurrent"}})

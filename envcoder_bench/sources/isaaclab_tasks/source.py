@@ -15,8 +15,9 @@ import sys
 import traceback
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from envcoder_bench.core.errors import causes, near_matches
@@ -215,10 +216,19 @@ def _install() -> None:
             importlib.import_module("isaaclab.envs")  # before a package's modules, which else import it in a circle
     except UserError as error:
         raise ValueError(str(error)) from None
-    except ModuleNotFoundError as error:  # what a checkout of Isaac Lab imports, and comes with isaaclab-mujoco
-        raise ValueError(f"the module {error.name} is missing, which Isaac Lab imports: {INSTALL}") from None
+    except ModuleNotFoundError as error:
+        raise ValueError(_missing(error.name or "", checkout)) from None
     for logger in ("isaaclab", "isaaclab_mujoco"):
         logging.getLogger(logger).setLevel(logging.ERROR)
+
+
+def _missing(module: str, checkout: ModuleType) -> str:
+    """Return the line for a module that Isaac Lab imports and that is not there."""
+    if module.partition(".")[0] in checkout.PACKAGES:
+        return f"{checkout.find().parent} has no module {module}: set {checkout.VARIABLE} to a complete checkout"
+    installed = any(distributions(name="isaaclab-mujoco"))  # else it is imported from a checkout's packages/
+    remedy = f"pip install the package with {module}" if installed else INSTALL
+    return f"the module {module} is missing, which Isaac Lab imports: {remedy}"
 
 
 def _import(task: str, module: str) -> None:

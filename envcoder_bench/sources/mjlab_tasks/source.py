@@ -110,6 +110,7 @@ def find_source(task: str) -> Source:
     """
     package, _, name = task[len(PREFIX) :].rpartition(":")
     try:
+        before = list_tasks()
         registered, lacks = list_tasks(package), ""
     except ValueError as error:
         raise ValueError(f"--task {task}: {error}") from None
@@ -125,7 +126,8 @@ def find_source(task: str) -> Source:
         same = [task_id for task_id in registered if task_id.lower() == name.lower()]
         hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
         broken = "".join(f"; the package {name} cannot be loaded: {why}" for name, why in _broken.items())
-        there = "" if lacks else f"; mjlab's registry has {', '.join(registered)}"  # what is asked for is not in it
+        is_other = lacks and set(registered) == set(before)  # none of these is of the package that could not register
+        there = "" if is_other else f"; mjlab's registry has {', '.join(registered)}"
         raise ValueError(f"unknown task '{task}'{hint}{lacks}{there}{broken}")
     return Source(task, name, package)
 
@@ -159,8 +161,8 @@ def list_tasks(package: str = "") -> list[str]:
             except Exception as error:  # which another task does not need
                 _broken[point.name] = described(error, point.module)
         if package:
-            here = [os.getcwd(), os.path.join(os.getcwd(), "src")]  # as an installation of a checkout would have it
-            sys.path[:0] = here
+            here = [os.getcwd(), os.path.join(os.getcwd(), "src")]
+            sys.path[:0] = here  # while it is imported, as an installation of a checkout would have it
             try:
                 importlib.import_module(package)
             except Exception as error:  # its code may raise anything
@@ -170,7 +172,8 @@ def list_tasks(package: str = "") -> list[str]:
                 raise ValueError(f"{package} cannot be imported: {reason}") from None
             finally:
                 for folder in here:
-                    sys.path.remove(folder)
+                    with contextlib.suppress(ValueError):  # its code may have taken it out
+                        sys.path.remove(folder)
     return list_tasks()
 
 
@@ -246,9 +249,11 @@ def described(error: Exception, package: str = "") -> str:
 def _of_versions(package: str, lacks_name: bool) -> str:
     """Return what a message says where the installed mjlab may be one that a package is not for."""
     asked, installed = _asked_version(package), _version("mjlab")
-    if asked is None or (lacks_name and installed in asked):  # ">=1.1" is of the day when it was written
-        return f"; is it for mjlab {installed}?"
-    return "" if installed in asked else f"; it asks for mjlab{asked}, and {installed} is installed"
+    if asked is not None and installed not in asked:
+        return f"; it asks for mjlab{asked}, and {installed} is installed"
+    is_exact = any(x.operator == "==" and "*" not in x.version for x in asked or ())
+    is_known = asked is not None and (is_exact or not lacks_name)  # ">=1.1" is of the day when it was written
+    return "" if is_known else f"; is it for mjlab {installed}?"
 
 
 def _asked_version(package: str) -> SpecifierSet | None:

@@ -338,10 +338,13 @@ class Block:
         return self.is_patched(self.cfg, "curriculum") and not self.world.parts.capturing
 
     def _stop_groups(self, groups: Sequence[int], fault: PatchError) -> None:
-        """Stop groups, and undo what their curriculum has set."""
+        """Stop groups, and undo what their curriculum has set, such as commands for which code of all groups raises."""
         assert self.group_curricula is not None
         for group in groups:
             self.group_curricula.stop(group)
+            for x in (x for _, term in self._commands() for x in vars(term).values()):
+                if isinstance(x, Tensor) and x.is_floating_point() and x.dim() and len(x) == self._n:
+                    x[self.rows_of(group)] = 0.0
         self.faults([self.groups.start + group for group in groups], fault)
         self._update_settings(dropped=True)
 

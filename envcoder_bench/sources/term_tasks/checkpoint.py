@@ -17,6 +17,7 @@ from envcoder_bench.sources.term_tasks.views import View
 _SKIPPED = (
     "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
     "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
+    "device", "_device",  # of the run that goes on
 )  # fmt: skip
 _SEPARATOR = " > "
 _PLAIN = (type(None), bool, int, float, str)
@@ -32,7 +33,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
         roots[f"block {k}"] = {
             "events": block.event_manager,
             "commands": block.command_manager,
-            "observations": [manager for manager, _ in block.observations.managers],
+            "observations": {rows.start: manager for manager, rows in block.observations.managers},
             "rewards": [term.func for term in block.rewards.terms],
             "reward sums": {"sums": block.reward_manager.sums},
             "ends": [term.func for term in block.ends.terms],

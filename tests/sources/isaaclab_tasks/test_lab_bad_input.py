@@ -1,6 +1,7 @@
 """Bad input to tasks of Isaac Lab: one clear line, and exit code 2."""
 
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import sys
 import gymnasium
 import pytest
 
+import isaaclab_mujoco
+from envcoder_bench.sources.isaaclab_tasks import source
 from envcoder_bench.sources.isaaclab_tasks.source import find_source, task_ids
 from isaaclab_mujoco import checkout
 
@@ -72,11 +75,19 @@ def test_another_version_is_named(tmp_path):
     assert "is Isaac Lab 3.0.0; isaaclab_mujoco runs 2.0 to 2.3" in told(tmp_path)
 
 
-@pytest.mark.parametrize("module", ["isaaclab_mujoco", "isaaclab.envs"])
-def test_what_is_not_installed_is_named_with_the_package_that_brings_it(monkeypatch, module):
+@pytest.mark.parametrize("module, installed, said", [
+    ("isaaclab_mujoco", [], "the module isaaclab_mujoco is missing: pip install isaaclab-mujoco"),
+    ("isaaclab.envs", [], "has no module isaaclab.envs: set ISAACLAB_PATH"),
+    ("prettytable", [], "prettytable is missing, which Isaac Lab imports: pip install isaaclab-mujoco"),
+    ("prettytable", ["isaaclab-mujoco"], "which Isaac Lab imports: pip install the package with prettytable"),
+])  # fmt: skip
+def test_what_is_not_installed_is_named_with_what_brings_it(monkeypatch, module, installed, said):
     monkeypatch.setitem(sys.modules, module, None)  # its import raises, as of a module that is missing
-    line = refused(WALK)
-    assert f"the module {module} is missing" in line and "pip install isaaclab-mujoco" in line
+    monkeypatch.setattr(isaaclab_mujoco, "install", lambda: importlib.import_module(module))  # as Isaac Lab would
+    monkeypatch.setattr(source, "distributions", lambda name: installed)
+    with pytest.raises(ValueError) as error:
+        find_source(WALK)  # the registry keeps what earlier tests found
+    assert said in str(error.value)
 
 
 def test_unknown_names_have_near_matches():

@@ -1,7 +1,7 @@
 """With mjlab itself: tasks of other packages, whole, incomplete and broken."""
 
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 
 import pytest
 import torch
@@ -32,14 +32,18 @@ def package(tmp_path_factory):
         "half/__init__.py": HALF,
         "untrained.py": HALF.replace("Half", "Untrained").replace("cfg, rl_cfg)", "cfg, None)"),
         "half/tasks.py": "import no_such_thing",
+        "bare/__init__.py": "",
+        "bare/tasks.py": "import no_such_thing",
+        "leaving.py": "import os, sys\nsys.path.remove(os.getcwd())\nimport no_such_thing",
     }
     # checkouts: with a version of mjlab that they ask for, and with an entry point
     broken = "from mjlab.managers.reward_manager import RewardTermCfg\nRewardTermCfg(no_such=1)"
     for name, asked in (("pinned", "mjlab==1.2.0"), ("served", "mjlab[cu128]>=1.2")):
         files[f"{name}-repo/pyproject.toml"] = f"[project]\ndependencies = ['numpy', \"{asked}\"]\n"
         files[f"{name}-repo/src/{name}/__init__.py"] = broken
-    files["moved-repo/pyproject.toml"] = "[project]\ndependencies = ['mjlab>=1.2']\n"
-    files["moved-repo/src/moved/__init__.py"] = "from mjlab.utils.os import no_such_name"
+    for name, asked in (("moved", ">=1.2"), ("exact", f"=={version('mjlab')}")):
+        files[f"{name}-repo/pyproject.toml"] = f"[project]\ndependencies = ['mjlab{asked}']\n"
+        files[f"{name}-repo/src/{name}/__init__.py"] = "from mjlab.utils.os import no_such_name"
     files["sourced-repo/src/sourced/__init__.py"] = HALF.replace("Half", "Sourced")
     files["pointed-repo/pyproject.toml"] = "[project.entry-points.'mjlab.tasks']\npointed = 'pointed.registered'\n"
     files["pointed-repo/src/pointed/__init__.py"] = ""
@@ -142,13 +146,16 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
         ("unclosed:Task", r"unclosed.py:2: SyntaxError: '\(' was never closed$"),
         ("other_library:Task", r"other_library.py:1: ImportError: cannot import name 'no_such_name'[^;]*$"),
         ("old_call:Task", r"old_call.py:2: TypeError: RewardTermCfg.* argument 'no_such'; is it for mjlab \d"),
-        ("half:Half-Tas", r"did you mean Half-Task\?\); .*half/tasks.py:1: ModuleNotFoundError"),
+        ("half:Half-Tas", r"mean Half-Task\?\); .*half/tasks.py:1: ModuleNot.*; mjlab's registry has .*Half-Task"),
+        ("bare:Task", r"bare/tasks.py:1: ModuleNotFoundError: No module named 'no_such_thing'$"),
+        ("leaving:Task", r"leaving.py:3: ModuleNotFoundError: No module named 'no_such_thing'$"),
         (
             "pinned:Task",
             r"pinned/__init__.py:2: TypeError: .*'no_such'; it asks for mjlab==1.2.0, and \d\S* is installed$",
         ),
         ("served:Task", r"served/__init__.py:2: TypeError: RewardTermCfg.* argument 'no_such'$"),
         ("moved:Task", r"--task mjlab:moved:Task: .*'no_such_name' from 'mjlab.utils.os'.*; is it for mjlab \d\S*\?$"),
+        ("exact:Task", r"exact/__init__.py:1: ImportError: cannot import name 'no_such_name'[^;]*$"),
         ("swinging:Stacked-History", r"observations\['policy'\].flatten_history_dim is False, .* of the actor reads"),
         ("swinging:Points", r"swinging:Points: rl_cfg.actor.class_name: other:PointModel .* must be MLPModel"),
         ("untrained:Untrained-Task", "untrained:Untrained-Task has no settings of PPO: .* with an rl_cfg$"),
@@ -156,7 +163,7 @@ def test_a_critic_like_the_actor_is_none_and_code_of_warp_takes_warp(package, mo
 )
 def test_what_a_package_lacks_has_its_line(task, message, package, monkeypatch):
     monkeypatch.chdir(package)
-    for name in ("pinned", "served", "moved"):
+    for name in ("pinned", "served", "moved", "exact"):
         monkeypatch.syspath_prepend(package / f"{name}-repo" / "src")
     with pytest.raises(ValueError, match=message):
         find_spec(f"mjlab:{task}")

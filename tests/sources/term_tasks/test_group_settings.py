@@ -307,6 +307,79 @@ def test_a_setting_that_raises_stops_its_group_alone(func, message):
             assert_equal([task.of_group(result, group) for result in results], mine)
 
 
+def raises_late(env):
+    if env.world.steps > 5:
+        raise ValueError("late")
+    return env.place()
+
+
+def misshapen_late(env):
+    return env.place() if env.world.steps < 6 else env.place().unsqueeze(1)
+
+
+raises_late.__module__ = misshapen_late.__module__ = "envcoder_candidate_own"
+
+
+@pytest.mark.parametrize("func", [raises_late, misshapen_late], ids=lambda func: func.__name__)
+@pytest.mark.parametrize("groups", ["ABA", "AB"])
+def test_a_term_that_raises_stops_the_groups_that_use_it(func, groups):
+    neighbour = curriculum(other_width)
+    own = {**neighbour, "rewards": {"mine": {"func": func, "params": {}, "weight": 1.0}}}
+    task = LineTask(N, [own if group == "A" else neighbour for group in groups], seeds=range(len(groups)))
+    results = driven(task)
+    assert len(task.blocks) == 1
+    assert sorted(task.faults) == [k for k, group in enumerate(groups) if group == "A"]
+    assert all(str(fault).startswith("the term 'mine' r") for fault in task.faults.values())
+    alone = driven(LineTask(N, [neighbour], seeds=[1]))
+    assert_equal([task.of_group(result, 1) for result in results], alone)
+
+
+def hinted(env):
+    return env.command_manager.get_term("goal").cfg.get("hint", 1.0) * env.place()
+
+
+def hint_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.5:
+        env.command_manager.get_term("goal").cfg["hint"] = "far"
+
+
+def test_a_term_does_not_run_with_what_is_set_for_groups_that_do_not_use_it():
+    rewards = {"near": 0.0, "mine": {"func": hinted, "params": {}, "weight": 1.0}}  # its curriculum sets nothing
+    own, other = {**curriculum(hint_at_times), "rewards": rewards}, curriculum(hint_at_times)
+    task = LineTask(N, [own, other, own], seeds=range(3))
+    driven(task)
+    assert len(task.blocks) == 1 and not task.faults
+    assert "hint" in task.blocks[0].settings.commands["goal"].of(1)
+
+
+def checked(env):
+    """A term of the task that raises where any command is too far."""
+    if (env.commands["goal"].value > 2.0).any():
+        raise ValueError("too far")
+    return env.place()
+
+
+def far_goal_at_times(env, env_ids):
+    if float(env.reward_manager._episode_sums["near"][0]) * 100.0 % 1.0 > 0.7:
+        env.command_manager.get_term("goal").cfg["reach"] = 50.0
+
+
+def with_checked():
+    cfg = registered()
+    cfg["rewards"]["checked"] = {"func": checked, "params": {}, "weight": 1.0}
+    return cfg
+
+
+def test_a_command_of_a_stopped_group_stops_no_other_and_not_the_run():
+    setting = curriculum(far_goal_at_times)
+    without = {**setting, "rewards": {"near": 0.0}}  # its curriculum sets nothing
+    task = LineTask(N, [setting, without], seeds=[0, 1], cfg=with_checked())
+    results = driven(task)
+    assert len(task.blocks) == 1 and list(task.faults) == [0]
+    alone = driven(LineTask(N, [without], seeds=[1], cfg=with_checked()))
+    assert_equal([task.of_group(result, 1) for result in results], alone)
+
+
 def test_groups_that_a_curriculum_passes_are_named():
     def each_fourth(env, env_ids):
         if env.common_step_counter % 4 == 0:

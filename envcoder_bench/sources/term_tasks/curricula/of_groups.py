@@ -22,7 +22,7 @@ from envcoder_bench.sources.term_tasks.dialect import Dialect
 from envcoder_bench.sources.term_tasks.faults import FAULTS
 from envcoder_bench.sources.term_tasks.graphs.env_ids import EnvIds, FixedShapes
 from envcoder_bench.sources.term_tasks.managers import GroupManager, Rewards
-from envcoder_bench.sources.term_tasks.terms import Term, frozen, key_of
+from envcoder_bench.sources.term_tasks.terms import Term, frozen, is_foreign, key_of
 
 
 class GroupCurricula:
@@ -68,14 +68,16 @@ class GroupCurricula:
             for term in table.terms:
                 groups = range(term.rows.start // block.size, term.rows.stop // block.size)
                 name, copier = f"{term.section}/{term.name}", self._copier_of(term)
-                term.shared = Shared(name, term, term.cfg, groups, copier, functools.partial(key_of, dialect))
+                key = functools.partial(key_of, dialect)
+                term.shared = Shared(name, term, term.cfg, groups, copier, key, term.groups, term.foreign)
                 settings.others.append(term.shared)
         for manager, rows in block.observations.managers:
             groups = range(rows.start // block.size, rows.stop // block.size)
             for section, terms in dialect.observation_terms(manager).items():
                 for name, term in terms:
                     named = dialect.get(term, "func")
-                    named.shared = Shared(f"observations/{section}/{name}", named, None, groups, lambda _: None)
+                    name, foreign = f"observations/{section}/{name}", is_foreign(named.func)
+                    named.shared = Shared(name, named, None, groups, lambda _: None, foreign=foreign)
                     settings.others.append(named.shared)
 
     def _copier(self, cfg: Any) -> Any:

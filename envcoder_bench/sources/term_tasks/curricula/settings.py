@@ -48,9 +48,11 @@ class Shared(View):
         name: of the code, after that of its section, such as ``events/push``.
         owner: the object that has the config, as ``cfg``.
         base: the config of groups without a copy.
-        groups: the groups of the block for whose environments the code runs.
+        groups: the groups of the block for whose environments the code runs, from the first to the last user.
         copy: returns a copy of the config for a group.
         key: returns what makes a config distinct.
+        users: the groups that use what the code returns; those between them may use none of it.
+        foreign: whether a candidate's file defines the code.
         own: the copies, by group.
         reads_commands: whether the code reads the configs of commands as well.
         variants: the distinct settings of the groups; empty if all have the same one.
@@ -62,6 +64,8 @@ class Shared(View):
     groups: Sequence[int]
     copy: Callable[[int], Any]
     key: Callable[[Any], Any] = frozen
+    users: Collection[int] = ()
+    foreign: bool = False
     own: dict[int, Any] = field(default_factory=dict)
     reads_commands: bool = False
     variants: list[Variant] = field(default_factory=list)
@@ -70,6 +74,7 @@ class Shared(View):
 
     def __post_init__(self) -> None:
         self._base_key = self.key(self.base)
+        self.users = self.users or self.groups
 
     def of(self, group: int) -> Any:
         """Return the config of a group."""
@@ -160,7 +165,8 @@ class Settings(View):
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
         if not any(source.own for source in sources) and id(shared) not in self._partitions:
             return False
-        keys = [tuple(source.key_of(group) for source in sources) for group in shared.groups]
+        groups = [group if group in shared.users else shared.groups[0] for group in shared.groups]
+        keys = [tuple(source.key_of(group) for source in sources) for group in groups]
         before = self._partitions.get(id(shared))
         self._partitions[id(shared)] = keys
         shared.owner.cfg = shared.of(shared.groups[0])  # where no variant sets it
@@ -242,12 +248,13 @@ class Settings(View):
     def _faulty(self, shared: Shared, groups: Sequence[int], error: BaseException) -> tuple[list[int], PatchError]:
         """Return the groups with whose own settings code has raised, and the fault; raise the error if there are none.
 
-        Code that reads no config of a group may raise for what follows from any, such as a command.
+        The task's code that reads no config of a group may raise for what follows from any, such as a command.
         """
         sources = [shared, *(self.commands.values() if shared.reads_commands else ())]
+        groups = [group for group in groups if group in shared.users]
         own = [group for group in groups if any(group in source.own for source in sources)]
         if len(own) < len(groups):  # some have the task's own numbers
-            every = () if shared.variants else self.all()
+            every = () if shared.variants or shared.foreign else self.all()
             own = [group for group in groups if any(group in source.own for source in every)]
         if isinstance(error, ReadsCommands) or not own or not self._may_stop():
             raise error
