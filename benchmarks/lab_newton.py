@@ -269,8 +269,8 @@ def record(folder: Path) -> None:
     from importlib.metadata import version
 
     packages = ("isaaclab", "newton", "mujoco-warp", "warp-lang", "torch")
-    speeds = json.loads(RECORD.read_text())["speeds"]  # copied there from what ``speed`` prints
-    out: dict[str, Any] = {"speeds": speeds, "versions": {name: version(name) for name in packages}, "robots": {}}
+    out: dict[str, Any] = json.loads(RECORD.read_text())  # its speeds are copied there from what ``speed`` prints
+    out |= {"versions": {name: version(name) for name in packages}, "robots": {}}
     for name in JOINTS:
         lab, rng = Newton(name, STATES, folder, single=True), np.random.default_rng(7)
         width = lab.env.action_manager.total_action_dim

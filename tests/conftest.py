@@ -24,7 +24,9 @@ from envcoder_bench.core.shell import display_path
 from envcoder_bench.jail import client
 from envcoder_bench.report import figures
 
-sys.dont_write_bytecode = False  # else each process that a test starts may compile torch and all others anew
+# else each process that a test starts may compile torch and all others anew; it holds for these processes where pytest
+# runs with -B, too: a module that a test edits between two of them within a second must change its size
+sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 os.environ["RAY_prestart_worker_first_driver"] = "0"  # noqa: SIM112, else Ray starts a process per core for nothing

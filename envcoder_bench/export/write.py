@@ -33,7 +33,9 @@ from envcoder_bench.tasks.sim_task import control_timing, engine_options
 from envcoder_bench.tasks.spec import Can
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
-TOLERANCE = 1e-5  # largest difference of actions between the file and the policy, relative to actions above 1
+TOLERANCE = (
+    1e-5  # largest difference to the policy's actions, of the largest of an observation, or of 1 if that is less
+)
 _NUM_ENVS, _STEPS = 16, 12  # size of a short rollout that gives states and observations
 
 Run = Callable[[np.ndarray], Sequence[Any]]
@@ -93,7 +95,7 @@ def export_policy(
     content, runner = _pack(exported, format, policy.obs_dim, title, metadata(description, deployment))
     # the content is compared with the policy before it is written
     difference = _difference(runner, policy, env, obs)
-    if difference > TOLERANCE:
+    if not difference <= TOLERANCE:  # NaN is no equality
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
 
     target = run.folder.candidate(candidate) if output is None else Path(output)

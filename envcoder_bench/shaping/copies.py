@@ -106,14 +106,19 @@ def _apart(first: Signature, second: Signature) -> float | None:
     return max((abs(a - b) / max(abs(a), abs(b)) for a, b in pairs if a != b), default=0.0)
 
 
-@functools.lru_cache(maxsize=512)  # each candidate of a run is compared with many others
 def _signature(text: str, types: tuple[str, ...]) -> Signature | None:
     """Return the signature of each function that a text defines; None if it cannot be read."""
     try:
-        source = shaping_source(text, types)
-        return {type_: _code(source, names, type_ == REWARD) for type_, names in source.shapers(types).items()}
+        return _read(text, types)
     except (UnsupportedCode, RecursionError, OverflowError):
         return None
+
+
+@functools.lru_cache(maxsize=512)  # each candidate of a run is compared with many others
+def _read(text: str, types: tuple[str, ...]) -> Signature:
+    # what it raises is not kept: whether the stack is deep enough depends on the caller
+    source = shaping_source(text, types)
+    return {type_: _code(source, names, type_ == REWARD) for type_, names in source.shapers(types).items()}
 
 
 def _code(source: Source, names: Sequence[str], is_reward: bool) -> Plain:

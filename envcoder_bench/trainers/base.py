@@ -97,7 +97,12 @@ class Trainer(ABC):
 
     @classmethod
     def remark(cls, params: Params, env_steps: float) -> str:
-        """Return a line for the run's log on what limits the policies, which train so long; empty without a limit."""
+        """Return a line for the run's log on what limits the policies; empty without a limit.
+
+        Args:
+            params: the trainer's, of the config.
+            env_steps: of one policy, in the whole run.
+        """
         return ""
 
     @abstractmethod

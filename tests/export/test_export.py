@@ -19,6 +19,7 @@ from envcoder_bench import make_env
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.export import write
 from envcoder_bench.export.write import export_policy
 from envcoder_bench.run.folder.policies import load_policy, open_run
 from envcoder_bench.run.prepare.environments import build_env
@@ -191,6 +192,14 @@ def test_bad_input_is_refused_and_changes_no_file(trained, tmp_path, capsys, wor
     captured = capsys.readouterr()
     assert message in captured.err and captured.out == "" and captured.err.startswith("envcoder-bench export: error: ")
     assert sorted(trained.rglob("*")) == before
+
+
+@pytest.mark.parametrize("difference", [2.0 * write.TOLERANCE, float("nan")])
+def test_a_file_that_acts_otherwise_is_not_written(trained, tmp_path, monkeypatch, difference):
+    monkeypatch.setattr(write, "_difference", lambda *_: difference)
+    with pytest.raises(RuntimeError, match=f"actions differ by {difference:.3g} from those of"):
+        export_policy(trained, "plain", output=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def spoilt(trained, copy, how):

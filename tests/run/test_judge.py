@@ -144,6 +144,7 @@ def test_a_reward_with_the_values_of_another_is_its_twin(prepared):
 
 
 def test_each_text_is_read_once_however_many_are_twins(monkeypatch):
+    copies._read.cache_clear()
     reads, read = [], copies.shaping_source
     monkeypatch.setattr(copies, "shaping_source", lambda text, types: reads.append(text) or read(text, types))
     texts = {f"n{k}": f"{REWARDS['good']}# read once, {k}\n" for k in range(9)}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from envcoder_bench.shaping import copies
 from envcoder_bench.shaping.copies import Known, constant_reward
 
 HUMAN = '''"""The baseline."""
@@ -162,3 +163,14 @@ def test_constant_rewards_are_found(body, constant):
     found = fault(text)
     assert (found is not None) == constant
     assert not constant or str(found).startswith("r1_00.py:4: in compute_reward: the reward is the same in every state")
+
+
+def test_a_text_that_was_read_too_deep_in_the_stack_is_read_again(monkeypatch):
+    def too_deep(text, types):
+        raise RecursionError
+
+    text = f"{HUMAN}# read twice\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(copies, "shaping_source", too_deep)
+        assert fault(text) is None
+    assert fault(text).twin == "human"

@@ -146,7 +146,9 @@ def test_survivors_of_a_race_keep_their_rings():
 
 def test_a_run_that_ends_before_the_first_update_is_told():
     few = params(num_warmup_steps=2000, env_steps_per_update=32)
-    assert "nothing is learned: the first update comes after 2,032 env-steps" in GroupedSAC.remark(few, 2031)
+    learns_nothing = GroupedSAC.remark(few, 2031)
+    assert "nothing is learned: the first update comes after 2,032 env-steps" in learns_nothing
+    assert learns_nothing.endswith(", and this run has 2,031 for each policy")
     assert "nothing is learned" not in GroupedSAC.remark(few, 2032)
 
 

@@ -74,7 +74,7 @@ def _start(ray: Any, devices: Devices) -> None:
     # by an external address, and reads the environment variable when it is imported, which may have happened before
     loopback = _replaced(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
     with _environment({**_LOCAL_ENV, **visible}), loopback, contextlib.ExitStack() as stack:
-        # one machine has no autoscaler, no logs to collect and no dashboard; Ray has no option that leaves them out
+        # one machine has no autoscaler, no logs to collect and no dashboard; ray.init has no argument for the first two
         for name in _UNUSED:
             if hasattr(ray._private.node.Node, name):
                 stack.enter_context(_replaced(ray._private.node.Node, name, lambda node, **_: None))

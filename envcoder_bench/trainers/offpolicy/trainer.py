@@ -110,8 +110,8 @@ class GroupedSAC(BlockTrainer):
         first = settings.num_warmup_steps + settings.env_steps_per_update
         if env_steps >= first:
             return line
-        late = f"the first update comes after {first:,} env-steps of a policy (train.params.config.num_warmup_steps)"
-        return f"{line}; nothing is learned: {late}, and this run has {env_steps:,.0f}"
+        late = f"the first update comes after {first:,} env-steps (train.params.config.num_warmup_steps)"
+        return f"{line}; nothing is learned: {late}, and this run has {env_steps:,.0f} for each policy"
 
     # the loop
 

@@ -134,14 +134,20 @@ def _is_fixed(path: Path) -> bool:
         return False
     if root.find("freejoint") is not None:
         return False
-    joints = root.findall("joint")
-    kinds = sorted(joint.get("type", "hinge") for joint in joints)
-    if kinds in _FREE:
-        return False
+    joints = [(joint.get("type", "hinge"), joint) for joint in root.findall("joint")]
     if not joints:
         return True
-    name = joints[0].get("name") or f"of type {kinds[0]}"
+    if sorted(kind for kind, _ in joints) in _FREE and all(_span(joints, kind) for kind in ("slide", "hinge")):
+        return False
+    kind, obstacle = next((joint for joint in joints if joint[0] != "free"), joints[0])
+    name = obstacle.get("name") or f"of type {kind}"
     raise UserError(
         f"{path}: the root body {root.get('name')} has the joint {name}, which an articulation's root does not have: "
         "put the body into one without a joint"
     )
+
+
+def _span(joints: list[tuple[str, ET.Element]], kind: str) -> bool:
+    """Return whether the axes of the joints of one kind, if there are any, have all three directions."""
+    axes = [np.fromstring(joint.get("axis", "0 0 1"), sep=" ") for own, joint in joints if own == kind]
+    return not axes or (all(axis.shape == (3,) for axis in axes) and np.linalg.matrix_rank(np.array(axes)) == 3)

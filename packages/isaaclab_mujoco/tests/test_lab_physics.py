@@ -254,9 +254,10 @@ def test_what_is_read_late_survives_a_checkpoint(make, cfgs):
 
 def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
     """Forces of contacts, drives and joints, when they are read for the first time, also after a write."""
-    found = []
+    found, cfg = [], cfgs.LeggedEnvCfg()
+    cfg.scene.contact_forces = cfg.rewards.contacts = None  # which would read in each step
     for early in (True, False):
-        env = make(cfgs.LeggedEnvCfg())
+        env = make(cfg)
         env.reset()
         robot, engine = env.scene["robot"], env.sim.running.engine
         robot.write_root_pose_to_sim(torch.tensor([[0.0, 0.0, STANDING, 1.0, 0.0, 0.0, 0.0]] * 2))
@@ -264,6 +265,7 @@ def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
             advance(env, 1, position=torch.full((2, 8), 0.01 * step))
             if early:
                 engine.tensor("contact_forces")
+        assert engine._left_out is not early
         robot.write_root_velocity_to_sim(torch.ones(1, 6), env_ids=torch.tensor([1]))
         read = [engine.tensor(name) for name in ("bodies", "contact_forces", "dof_forces")]
         found.append([*read, robot.root_physx_view.get_link_incoming_joint_force()])
@@ -271,6 +273,18 @@ def test_what_a_step_left_out_is_what_an_earlier_reader_gets(make, cfgs):
         found[-1].append(engine.tensor("roots"))
         env.close()
     assert all(torch.equal(a, b) and a.abs().max() > 0.1 for a, b in zip(*found))
+
+
+def test_steps_go_on_leaving_out_forces_after_rare_changes_of_properties(make, cfgs):
+    env = make(cfgs.CartpoleEnvCfg())
+    env.reset()
+    engine, left_out = env.sim.running.engine, []
+    for steps in (30, 30, 3, 30):  # the last comes after changes that are not rare
+        advance(env, steps)
+        left_out.append(engine._left_out)
+        engine.set_gravity(np.array([0.0, 0.0, -GRAVITY]))
+        engine.set_gravity(np.array([0.0, 0.0, -GRAVITY]))
+    assert left_out == [True, True, True, False]
 
 
 def test_environments_that_share_properties_step_as_with_their_own(make, cfgs):

@@ -206,13 +206,16 @@ def test_fixed_joints_stay_unless_the_config_merges_them(tmp_path, merged):
     assert asset.body_names == (["base"] if merged else ["base", "foot"])
 
 
+SLIDES = "".join(f"<joint type='slide' axis='{axis}'/>" for axis in ("1 0 0", "0 1 0", "0 0 1"))
+
+
 @pytest.mark.parametrize(
     "joints, free",
     [
         ("<freejoint/>", True),
         ("<joint type='free'/>", True),
-        (3 * "<joint type='slide'/>" + "<joint type='ball'/>", True),
-        (3 * "<joint type='slide'/>" + 3 * "<joint/>", True),
+        (SLIDES + "<joint type='ball'/>", True),
+        (SLIDES + SLIDES.replace("slide", "hinge"), True),
         ("", False),
     ],
 )
@@ -221,11 +224,21 @@ def test_a_root_of_an_mjcf_is_free_by_a_joint_or_by_those_that_free_it(tmp_path,
     assert robots._is_fixed(tmp_path / "dog.xml") is not free
 
 
-def test_a_root_of_an_mjcf_that_joints_half_free_is_refused(tmp_path):
-    for joints, named in (("<joint name='slider'/>", "joint slider"), ("<joint type='slide'/>", "joint of type slide")):
-        (tmp_path / "dog.xml").write_text(f"<mujoco><worldbody><body name='base'>{joints}</body></worldbody></mujoco>")
-        with pytest.raises(UserError, match=f"base has the {named}, which .* put the body into one without a joint"):
-            robots._is_fixed(tmp_path / "dog.xml")
+@pytest.mark.parametrize(
+    "joints, named",
+    [
+        ("<joint name='slider'/>", "joint slider"),
+        ("<joint type='slide'/>", "joint of type slide"),
+        ("<joint type='hinge'/><joint type='ball'/>", "joint of type hinge"),
+        ("<joint name='root' type='free'/><joint name='extra'/>", "joint extra"),
+        (3 * "<joint type='slide'/>" + "<joint type='ball'/>", "joint of type slide"),
+        (SLIDES + 3 * "<joint/>", "joint of type slide"),
+    ],
+)
+def test_a_root_of_an_mjcf_that_joints_half_free_is_refused(tmp_path, joints, named):
+    (tmp_path / "dog.xml").write_text(f"<mujoco><worldbody><body name='base'>{joints}</body></worldbody></mujoco>")
+    with pytest.raises(UserError, match=f"base has the {named}, which .* put the body into one without a joint"):
+        robots._is_fixed(tmp_path / "dog.xml")
 
 
 def test_names_that_a_robot_has_not_come_with_its_file(make):

@@ -183,7 +183,7 @@ class _Reader:
         """Raise AssetError if files below the robot are missing; those of what is only seen do not matter."""
         from pxr import Pcp
 
-        missing, sublayers = {}, {}
+        missing, lacking, sublayers = {}, {}, {}  # files that are missing, that lack a prim, and that are sublayers
         for error in self.stage.GetCompositionErrors():
             prim = re.search(r"<(/[^>]*)>$", str(error.rootSite))
             place = prim.group(1) if prim else ""
@@ -191,9 +191,10 @@ class _Reader:
             if isinstance(error, Pcp.ErrorInvalidSublayerPath):
                 sublayers[file] = others[0]
             elif f"{place}/".startswith(f"{self.top.GetPath()}/") and "visual" not in place.lower():
-                missing[file] = place
-        if missing:  # if a sublayer is, then the prims that it would have are
-            names = "; ".join(f"{file} of {place}" for file, place in (sublayers or missing).items())
+                (lacking if isinstance(error, Pcp.ErrorUnresolvedPrimPath) else missing)[file] = place
+        if missing or lacking:  # where a sublayer is missing, the prims that it would have are
+            lacking = {file: place for file, place in lacking.items() if file not in sublayers.values()}
+            names = "; ".join(f"{file} of {place}" for file, place in (missing | lacking | sublayers).items())
             raise AssetError(f"{self.path}: it refers to what is not there or cannot be read: {names}")
 
     # frames

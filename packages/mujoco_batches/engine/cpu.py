@@ -28,6 +28,7 @@ _BITS = mujoco.mjtDisableBit
 _START = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "cfrc_int")
 _NO_SENSORS = int(_BITS.mjDSBL_SENSOR)
 _POSES_ALONE = int(_BITS.mjDSBL_CONTACT) | int(_BITS.mjDSBL_CONSTRAINT) | _NO_SENSORS
+_WORTH_REPEATING = 10  # steps whose left-out forces cost as much as repeating one (Anymal, Ant: nine)
 
 
 class CpuEngine(Engine):
@@ -48,6 +49,7 @@ class CpuEngine(Engine):
         # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors;
         # until someone reads them, a step leaves them out, and keeps the state with which it can be repeated
         self._watched = self._left_out = False
+        self._steps_left_out = 0  # since the last one that was repeated
         self._before = np.empty_like(batch.state)
         self._damps_links = bool(layout.link_damping.any())
         self._bodies = consecutive(layout.bodies)
@@ -128,6 +130,7 @@ class CpuEngine(Engine):
                 self._clear(bad)
         # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._kept, self._left_out = self._last, False, not self._watched
+        self._steps_left_out += self._left_out
         self._arrays_of, self._start = None, {}
         self._unread = {"sensors", "wrenches", "accelerations"}
         self.efforts.zero_()
@@ -231,13 +234,18 @@ class CpuEngine(Engine):
         return torch.from_numpy(self._body_accelerations.astype(np.float32))
 
     def _finish(self) -> None:
-        """Read all of the last step that readers may ask for later."""
+        """Read all of the last step that readers may ask for later; the next steps may leave it out again."""
+        watched = self._watched
         if self._left_out:
+            watched, self._steps_left_out = self._steps_left_out < _WORTH_REPEATING, 0
             self._watch()
         self._read_sensors()
         if self.keeps_velocities:
             self.joint_wrenches()
             self.accelerations()
+        if not watched:
+            self._watched = False
+            self._properties.disable(_NO_SENSORS)
 
     def _keep_start(self) -> None:
         """Keep MuJoCo's arrays of the last substep, before they become those of another state."""
@@ -558,10 +566,13 @@ class CpuEngine(Engine):
         out[:, diagonal, diagonal] -= self._properties.armature[:, columns]
 
     def _bound(self, name: str) -> np.ndarray:
-        """Return an output that few tasks read; it is copied from the batch from the first call on."""
-        if name not in self._lazy:
+        """Return an output that few tasks read; it is copied from the batch from the first call on.
+
+        It is that of the present properties, because readers use it together with their rows.
+        """
+        if name not in self._lazy or self._properties.written:
             self._lazy[name] = self._batch.bind(name)
-            self._keep_start()
+            self._properties.flush()
             self._arrays_of = None
             self._derive()
         return self._lazy[name]
@@ -577,11 +588,8 @@ class CpuEngine(Engine):
         return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
-        watched = self._watched
         self._keep_last()
         self._finish()
-        self._watched = watched
-        self._properties.disable(0 if watched else _NO_SENSORS)
         kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._live(), "stepped": self._stepped}.items()}
         return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
 

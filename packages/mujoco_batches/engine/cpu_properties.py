@@ -28,13 +28,14 @@ class CpuProperties:
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
         positional: whether all drives are driven by positions.
+        written: whether rows were set since ``flush``.
         steadied: whether there is a drive that ``steady`` may damp.
     """
 
     def __init__(self, batch: Batch, layout: Layout, num_envs: int) -> None:
         model, dofs = layout.model, (num_envs, len(layout.dof_qpos))
         self._batch, self._layout = batch, layout
-        self._shared, self._written = True, False  # whether environments share the model, and were set since ``flush``
+        self._shared, self.written = True, False  # whether environments share the model
         self._rows: dict[str, np.ndarray] = {}
         self._flags = int(batch.model.opt.disableflags)
         batch.set_models(batch.model)
@@ -100,12 +101,13 @@ class CpuProperties:
         flags |= self._flags
         if self._shared:
             self._batch.model.opt.disableflags = flags
+            self._batch.set_models(self._batch.model)  # as mujoco.batch asks after each change
         else:
             self._batch.expand("opt.disableflags")[...] = flags
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES``, as ``Engine.set_dof_properties``."""
-        rows, self._written = slice(None) if env is None else env, True
+        rows, self.written = slice(None) if env is None else env, True
         joints, qvel = self._layout.dof_joint[dofs], self._layout.dof_qvel[dofs]
         self._dofs[rows, dofs], self._unchecked[rows] = properties, True
         new = drives(properties)
@@ -137,7 +139,7 @@ class CpuProperties:
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of the model in one environment: ``{field: (ids, values)}``."""
         for name, (ids, values) in fields.items():
-            rows, self._written = self._field(name), True
+            rows, self.written = self._field(name), True
             rows[env, ids] = np.reshape(values, rows[env, ids].shape)
             if name in _MASSES:  # until then those of the model
                 setattr(self, name.removeprefix("body_"), rows)
@@ -145,12 +147,12 @@ class CpuProperties:
 
     def set_gravity(self, gravity: np.ndarray) -> None:
         """Set the gravity, ``(3,)`` of all environments or ``(num_envs, 3)``."""
-        self.gravity[...], self._written = gravity, True
+        self.gravity[...], self.written = gravity, True
 
     def flush(self) -> None:
         """Update MuJoCo's constants and ``steadied``, for the environments whose properties changed."""
-        if self._written:
-            self._written = False
+        if self.written:
+            self.written = False
             if self._shared:
                 self._share()
         if self._changed.any() and self._shared:

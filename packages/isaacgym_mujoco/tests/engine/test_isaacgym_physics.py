@@ -403,6 +403,21 @@ def test_jacobian_of_a_free_base_matches_finite_differences(tmp_path):
         assert torch.allclose(jacobian[:, :, 3:, column], expected, atol=2e-4), column
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_mass_matrices_are_without_the_present_armature_before_and_after_steps(tmp_path, alike):
+    scene = Scene((load(tmp_path, slider(mass=2), fix_base_link=True), pose()), props={"armature": 5.0})
+    matrix = gym.acquire_mass_matrix_tensor(scene.sim, "actor0").flatten()
+    assert matrix.tolist() == pytest.approx([2.0, 2.0])
+    for armature in (3.0, 4.0):
+        for env in scene.envs[: None if alike else 1]:
+            rows = gym.get_actor_dof_properties(env, 0)
+            rows["armature"] = armature
+            gym.set_actor_dof_properties(env, 0, rows)
+        gym.refresh_mass_matrix_tensors(scene.sim)
+        assert matrix.tolist() == pytest.approx([2.0, 2.0])
+        scene.step()
+
+
 def test_attractors_have_targets_of_their_own_environment():
     def attract(env):
         own = gymapi.AttractorProperties()

@@ -463,3 +463,14 @@ def test_a_missing_sublayer_is_named_and_not_the_file_that_lacks_its_parts(tmp_p
     layered = ARM[:-2] + shape + "}\n"
     with pytest.raises(AssetError, match=r"cannot be read: base\.usd of \S*physics\.usda$"):
         read(tmp_path, layered)
+
+
+def test_a_missing_sublayer_of_a_picture_hides_no_file_that_matters(tmp_path):
+    (tmp_path / "skin.usda").write_text('#usda 1.0\n(subLayers = [@skin_base.usd@])\nover "skin"\n{\n}\n')
+    (tmp_path / "there.usda").write_text('#usda 1.0\ndef "other"\n{\n}\n')
+    files = {"visuals": "skin.usda@</skin>", "shapes": "collide.usda@</link>", "feet": "there.usda@</feet>"}
+    parts = "".join(f'def Xform "{name}" (references = @{file})\n{{\n}}\n' for name, file in files.items())
+    with pytest.raises(AssetError) as error:
+        read(tmp_path, ARM[:-2] + parts + "}\n")
+    names = str(error.value).partition("cannot be read: ")[2].replace(f"{tmp_path}/", "").split("; ")
+    assert sorted(names) == ["collide.usda of /robot/shapes", "skin_base.usd of skin.usda", "there.usda of /robot/feet"]
