@@ -203,16 +203,17 @@ def _forget(owner: tuple[Any, Any]) -> None:
 def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
     """Put a copy of a value where ``held`` has read one; tensors, arrays, dicts and lists stay the same objects."""
     holder, name = owner
-    old: Any
     if isinstance(holder, _SEQUENCES):
         old = holder[name] if name < len(holder) else None
     else:
         old = holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
     if isinstance(value, (Tensor, np.ndarray)):
-        is_like = isinstance(old, type(value)) and (old.shape, old.dtype) == (value.shape, value.dtype)
-        is_fixed = isinstance(old, np.ndarray) and not old.flags.writeable
-        if is_like and not is_fixed and not isinstance(holder, deque):  # a deque may have one object several times
-            old[...] = value
+        is_like = (getattr(old, "shape", None), getattr(old, "dtype", None)) == (value.shape, value.dtype)
+        is_like &= not isinstance(holder, deque)  # which may have one object several times
+        if is_like and isinstance(old, Tensor):
+            old.copy_(torch.as_tensor(value))
+        elif is_like and isinstance(old, np.ndarray) and old.flags.writeable:
+            np.copyto(old, np.asarray(value))
         elif not isinstance(holder, tuple):
             assign(owner, value.to(device, copy=True) if isinstance(value, Tensor) else value.copy())
         return
