@@ -1,5 +1,7 @@
 """Terms whose objects keep a number over environments: groups that share one are alone."""
 
+from collections import deque
+
 import dict_framework
 import pytest
 import torch
@@ -85,11 +87,112 @@ class Tried(Counter):
         return self.last
 
 
+class Flag(Counter):
+    def __call__(self, env):
+        if env.place().mean() > 0.5:
+            self.fresh = False
+        return self.last
+
+
+class Loop(Counter):
+    def __call__(self, env):
+        while self.calls < 3 and env.place().max() > 1.0:
+            self.calls += 1
+        return self.last
+
+
+class Early(Counter):
+    def __call__(self, env):
+        if env.place().mean() < 0.5:
+            return self.last
+        self.calls += 1
+        return self.last
+
+
+class Level1d(Counter):
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.level = torch.zeros(1)
+
+    def __call__(self, env):
+        self.level[:] = env.place().mean()
+        return self.level * env.place()
+
+
+class Lerp(Counter):
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.level = torch.tensor(0.0)
+
+    def __call__(self, env):
+        return env.place() * self.level.lerp_(env.place().mean(), 0.1)
+
+
+class Late(Counter):
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.scale = None
+
+    def __call__(self, env):
+        mean = torch.mean(env.place())
+        self.scale = mean if self.scale is None else 0.9 * self.scale + 0.1 * mean
+        return env.place() / self.scale
+
+
+class InDict(Counter):
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.state = {"levels": [0.0]}
+
+    def __call__(self, env):
+        self.state["levels"][0] += float(env.place().mean())
+        return self.last
+
+
+class Past(Counter):
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.past = deque(maxlen=3)
+
+    def __call__(self, env):
+        self.past.append(env.place().max().item())
+        return self.last
+
+
+class Kept(Counter):
+    """Has buffers that come late, a dict of them, and flags that follow from its counter."""
+
+    def __init__(self, cfg, env):
+        super().__init__(cfg, env)
+        self.late, self.past, self.sums, self.one = None, [], {"x": torch.zeros(env.num_envs)}, torch.zeros(1)
+
+    def __call__(self, env):
+        place = env.place()
+        self.late = place.clone() if self.late is None else 0.5 * self.late
+        self.past.append(place.clone())
+        self.sums["x"] += place
+        self.sums["x"].clamp_(max=1.0)
+        self.one.zero_()
+        self.one[0] = self.calls
+        self.calls += 1
+        if self.calls > 3 and not self.fresh:
+            self.fresh = True
+            return self.last
+        self.half *= 0.5
+        return self.last
+
+
+FOUND = [
+    *((Scaled, "scale"), (Stage, "calls"), (Mean, "half"), (Level0d, "level"), (Flag, "fresh"), (Loop, "calls")),
+    *((Early, "calls"), (Level1d, "level"), (Lerp, "level"), (Late, "scale"), (InDict, "state"), (Past, "past")),
+]
+
+
 def env():
     return LineTask(N).blocks[0].env
 
 
-@pytest.mark.parametrize("cls, name", [(Scaled, "scale"), (Stage, "calls"), (Mean, "half"), (Level0d, "level")])
+@pytest.mark.parametrize("cls, name", FOUND)
 def test_a_number_that_follows_from_environments_is_found(cls, name):
     assert mixing_number(cls(None, env())) == name
 
@@ -98,7 +201,9 @@ def test_a_number_is_found_in_any_statement():
     assert mixing_number(Tried(None, env())) in ("half", "calls")
 
 
-@pytest.mark.parametrize("term", [Counter(None, env()), Goal({"reach": 1.0}, env()), dict_framework.near, len, 3.0])
+@pytest.mark.parametrize(
+    "term", [Counter(None, env()), Kept(None, env()), Goal({"reach": 1.0}, env()), dict_framework.near, len, 3.0]
+)
 def test_counters_flags_tensors_and_functions_mix_nothing(term):
     assert mixing_number(term) is None
 
