@@ -13,17 +13,16 @@ _ACTIVATIONS = {"identity": "None"}  # torch's names that are others in rl_games
 def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a runner's config, such as ``dataclasses.asdict(unitree_g1_ppo_runner_cfg())``.
 
-    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``; Isaac Lab's base class has all
-    three. A field that is not set counts as absent: ``dataclasses.MISSING``, and ``{}``, which Isaac Lab's
-    ``to_dict()`` makes of it.
+    Configs for rsl_rl before 4 have a ``policy`` instead of ``actor`` and ``critic``. Isaac Lab's base class has all
+    three; ``actor`` and ``critic`` count if both are set, as in Isaac Lab with rsl_rl 4. A field that is not set counts
+    as absent: ``dataclasses.MISSING``, and ``{}``, which Isaac Lab's ``to_dict()`` makes of it.
 
     Returns:
         The content of a train.yaml, which differs from cfg/train/RslRlPPO.yaml in numbers alone. The actions' limit
         (``clip_actions``) is the task's to apply.
 
     Raises:
-        ValueError: it lacks a setting, has two policies, or asks for what grouped PPO does not have, for instance a
-            recurrent network.
+        ValueError: it lacks a setting, or asks for what grouped PPO does not have, for instance a recurrent network.
     """
     try:
         return _translated(_filled(runner))
@@ -37,11 +36,7 @@ def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _translated(runner: Mapping[str, Any]) -> dict[str, Any]:
-    if "policy" in runner:
-        if both := [name for name in ("actor", "critic") if name in runner]:
-            raise ValueError(
-                f"rl_cfg has the networks twice, as policy and as {' and '.join(both)}: leave out one of these"
-            )
+    if "policy" in runner and not ("actor" in runner and "critic" in runner):
         runner = {**runner, **_actor_and_critic(runner["policy"], runner.get("empirical_normalization") is True)}
     actor, algorithm = runner["actor"], runner["algorithm"]
     distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}

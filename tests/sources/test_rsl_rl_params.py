@@ -73,12 +73,11 @@ OLDER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_of_a_policy_and_an_actor_with_a_critic_the_filled_one_is_read():
+def test_an_actor_and_a_critic_are_read_if_both_are_set_else_the_policy():
     older = {key: x for key, x in G1.items() if key not in ("actor", "critic")} | {"policy": OLDER}
     assert rsl_rl_params({**G1, "policy": {}}) == rsl_rl_params(G1)
     assert rsl_rl_params({**older, "actor": {}, "critic": {"hidden_dims": MISSING}}) == rsl_rl_params(older)
-    with pytest.raises(ValueError, match="as policy and as actor and critic: leave out"):
-        rsl_rl_params({**G1, "policy": OLDER})
+    assert rsl_rl_params({**G1, "policy": OLDER}) == rsl_rl_params(G1)
 
 
 @pytest.mark.parametrize("unset", [{}, copy.deepcopy(MISSING)])  # as Isaac Lab's to_dict and as asdict make it

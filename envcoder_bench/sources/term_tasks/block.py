@@ -343,7 +343,8 @@ class Block:
         for group in groups:
             self.group_curricula.stop(group)
             for x in (x for _, term in self._commands() for x in vars(term).values()):
-                if isinstance(x, Tensor) and x.is_floating_point() and x.dim() and len(x) == self._n:
+                is_by_row = isinstance(x, Tensor) and x.is_floating_point() and x.dim() and len(x) == self._n
+                if is_by_row and 0 not in x.stride():  # else rows share their memory
                     x[self.rows_of(group)] = 0.0
         self.faults([self.groups.start + group for group in groups], fault)
         self._update_settings(dropped=True)

@@ -80,7 +80,10 @@ def _walk(value: Any, path: str, seen: set[int], plain: bool) -> Iterator[tuple[
         elif name in _SKIPPED:
             continue
         elif plain and (type(x.dtype) in _DTYPES if isinstance(x, (np.ndarray, np.generic)) else _is_plain(x)):
-            yield inner, copy.deepcopy(x), (value, name)
+            # an array of a subclass, such as one in a file, becomes a plain one
+            yield inner, np.array(x) if isinstance(x, np.ndarray) else copy.deepcopy(x), (value, name)
+        elif plain and isinstance(x, deque) and not x:
+            yield inner, [], (value, name)
         else:
             yield from _walk(x, inner, seen, plain)
 
@@ -221,8 +224,9 @@ def put(owner: tuple[Any, Any], value: Any, device: torch.device) -> None:
     if isinstance(value, dict) and isinstance(old, dict):
         old.clear()
         old.update(value)
-    elif isinstance(value, list) and isinstance(old, list):
-        old[:] = value
+    elif isinstance(value, list) and isinstance(old, (list, deque)):
+        old.clear()
+        old.extend(value)
     elif (type(old) is not type(value) or old != value) and not isinstance(holder, tuple):
         assign(owner, value)
 

@@ -92,7 +92,7 @@ class CpuEngine(Engine):
         return PoseSource(model, self._qpos, (self._mocap_pos, self._mocap_quat) if model.nmocap else None)
 
     def _before_change(self) -> None:
-        self._finish()
+        self._finish(often=True)
         self._derive()
 
     def step(self) -> None:
@@ -233,11 +233,16 @@ class CpuEngine(Engine):
             self._body_accelerations[...] = (after - before) / self._layout.model.opt.timestep
         return torch.from_numpy(self._body_accelerations.astype(np.float32))
 
-    def _finish(self) -> None:
-        """Read all of the last step that readers may ask for later; the next steps may leave it out again."""
+    def _finish(self, often: bool = False) -> None:
+        """Read all of the last step that readers may ask for later; the next steps may leave it out again.
+
+        Args:
+            often: whether this may happen in so many steps that leaving it out takes longer; then it ends.
+        """
         watched = self._watched
         if self._left_out:
-            watched, self._steps_left_out = self._steps_left_out < _WORTH_REPEATING, 0
+            if often:
+                watched, self._steps_left_out = self._steps_left_out < _WORTH_REPEATING, 0
             self._watch()
         self._read_sensors()
         if self.keeps_velocities:

@@ -134,10 +134,11 @@ class WarpEngine(Engine):
 
     @property
     def bytes_per_env(self) -> int:
-        state = self.get_state()
+        state, dropped = self.get_state(), self._dropped.clone()
         with self._on_torch_stream():
             of_step = allocated_by(self._advance) // self._layout.substeps  # substeps use the same memory
         self.set_state(state)
+        self._dropped.copy_(dropped)
         return (capacity(self._data, self._data.efc, self._data.contact) + of_step) // self.num_envs
 
     def set_gravity(self, gravity: np.ndarray) -> None:

@@ -9,6 +9,7 @@ import torch
 from dict_framework import LineTask
 
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
+from envcoder_bench.sources.term_tasks.graphs.parts import _differ
 
 N = 4
 
@@ -58,6 +59,7 @@ def test_a_run_goes_on_with_its_own_devices():
         (deque([torch.ones(2), torch.zeros(2)], 2), deque([torch.ones(2)] * 2, 2)),
         (deque([1.0, "a"], 3), deque(maxlen=3)),
         (deque([1.0]), deque([2.0, 3.0])),
+        (deque(maxlen=3), deque([1.0, 2.0], 3)),
         (np.array([1.0, np.nan]), np.zeros(2)),
         (np.array([True]), None),
         ([np.ones(2)], [np.zeros(3)]),
@@ -74,6 +76,18 @@ def test_values_are_given_back_with_their_types(later, first):
     if isinstance(later, dict):
         assert list(held.x) == list(later)
     assert repr(held.x) == repr(later)
+
+
+def test_an_array_in_a_file_is_given_back_as_an_array(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(2))
+    held = given_back({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}, {"x": np.zeros(2)})
+    assert held.x.tolist() == [1.0, 1.0] and type(held.x) is np.ndarray
+
+
+@pytest.mark.parametrize("other", [None, 1.0, [1.0, 2.0], np.zeros(3)])
+def test_an_array_differs_from_what_replaces_it(other):
+    assert _differ(np.zeros(2), other) and _differ(other, np.zeros(2))
+    assert not _differ(np.array([np.nan]), np.array([np.nan]))
 
 
 def test_arrays_stay_the_same_objects():

@@ -236,7 +236,9 @@ class Parts:
 def _differ(x: Any, other: Any) -> bool:
     if isinstance(x, Tensor) or isinstance(other, Tensor):
         return x is not other
-    return not np.array_equal(x, other, equal_nan=True) if isinstance(x, np.ndarray) else x != other
+    if isinstance(x, np.ndarray) or isinstance(other, np.ndarray):
+        return type(x) is not type(other) or not np.array_equal(x, other, equal_nan=x.dtype.kind == "f")
+    return x != other
 
 
 def _in_a_capture(error: Exception) -> str:
