@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.views import View
 
 _SKIPPED = (
@@ -124,7 +125,9 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
 
 
 def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Restore what ``saved`` returned, and compute what derives from it."""
+    """Restore what ``saved`` returned, and compute what derives from it. Raises UserError if an earlier version did."""
+    if "plain" not in state:
+        raise UserError("the checkpoint is of an earlier version, which this one cannot resume: begin a new run")
     for key, x in live.items():
         x.copy_(state[f"live/{key}"])
     world.set_simulation(state)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dict_framework import LineTask
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.sources.term_tasks.checkpoint import restore, saved
 from envcoder_bench.sources.term_tasks.graphs.parts import _differ
 
@@ -88,6 +89,13 @@ def test_an_array_in_a_file_is_given_back_as_an_array(tmp_path):
 def test_an_array_differs_from_what_replaces_it(other):
     assert _differ(np.zeros(2), other) and _differ(other, np.zeros(2))
     assert not _differ(np.array([np.nan]), np.array([np.nan]))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused():
+    world = World(SimpleNamespace())
+    state = {key: x for key, x in saved(world, [], {}).items() if key != "plain"}
+    with pytest.raises(UserError, match="begin a new run"):
+        restore(world, [], {}, state)
 
 
 def test_arrays_stay_the_same_objects():
