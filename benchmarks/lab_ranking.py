@@ -1,4 +1,4 @@
-"""Keep a ranking of a task's terms as a record, and draw its curves, a panel for each seed.
+"""Keep the ranking of Unitree-Go2-Velocity without each reward term as a record, and draw its curves by seed.
 
     python benchmarks/lab_ranking.py RUN KEY=VALUE ...
 

@@ -33,9 +33,8 @@ from envcoder_bench.tasks.sim_task import control_timing, engine_options
 from envcoder_bench.tasks.spec import Can
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
-TOLERANCE = (
-    1e-5  # largest difference to the policy's actions, of the largest of an observation, or of 1 if that is less
-)
+# largest difference to the policy's actions, relative to the largest action of an observation where that is above 1
+TOLERANCE = 1e-5
 _NUM_ENVS, _STEPS = 16, 12  # size of a short rollout that gives states and observations
 
 Run = Callable[[np.ndarray], Sequence[Any]]
